@@ -1,0 +1,221 @@
+"""``decentrl data``: which datasets there are, what is in them, splitting and fetching."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.graph_task import GraphTask
+    from decentrl.data.knowledge_graph import KnowledgeGraph
+
+app = typer.Typer(
+    help="Datasets: list them, look into them, split them for the open world, fetch them.",
+    no_args_is_help=True,
+)
+
+Dataset = Annotated[
+    str, typer.Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """All datasets that have a name, and whether their files are here."""
+    from decentrl.data.registry import data_root, list_datasets
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": info.name,
+            "kind": info.kind,
+            "entities": list(info.entities()),
+            "open_world": info.open_world,
+            "present": info.present(),
+        }
+        for info in list_datasets()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("dataset", "kind", "entities", "open world", "files")
+    for row in rows:
+        table.add_row(
+            row["name"],
+            row["kind"],
+            " + ".join(f"{n:,}" for n in row["entities"]),
+            "yes" if row["open_world"] else "by split",
+            "here" if row["present"] else "missing",
+        )
+    _print(table, f"Root folder: {data_root()}")
+
+
+@app.command()
+def info(
+    name: Dataset,
+    open_world: Annotated[
+        bool, typer.Option("--open-world", help="With the open-world split.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.registry import load_dataset
+
+    task = load_dataset(name, open_world)
+    facts: dict[str, Any] = {"name": task.name, "open_world": task.open_world}
+    facts |= _alignment_facts(task) if isinstance(task, AlignmentTask) else _graph_facts(task)
+    if as_json:
+        _print_json(facts)
+        return
+    graphs = facts.pop("graphs")
+    table = _table("", *graphs)
+    for key in next(iter(graphs.values())):
+        table.add_row(_words(key), *(_number(graph[key]) for graph in graphs.values()))
+    rest = [f"{_words(key)}: {_number(value)}" for key, value in facts.items() if key != "name"]
+    _print(task.name, table, *rest)
+
+
+@app.command()
+def split(
+    name: Dataset,
+    output: Annotated[str, typer.Option("--output", "-o", help="The new folder.")],
+    share: Annotated[float, typer.Option(help="Share of test links or entities made new.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+) -> None:
+    """Write a dataset with an open-world split to a new folder.
+
+    With an alignment dataset a share of the test links becomes new, with one graph a share of its
+    entities; the triples that touch them arrive after training.
+    """
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.open_world import split_alignment, split_graph
+    from decentrl.data.registry import load_dataset
+    from decentrl.data.writers import write_alignment_folder, write_graph_folder
+
+    task = load_dataset(name)
+    if isinstance(task, AlignmentTask):
+        links = split_alignment(task, share, seed)
+        assert links.unknown is not None
+        write_alignment_folder(links, output)
+        new = f"{int(links.unknown.sum()):,} of {len(links.test):,} test links"
+    else:
+        graph = split_graph(task, share, seed)
+        assert graph.new_entities is not None
+        write_graph_folder(graph, output)
+        new = f"{len(graph.new_entities):,} of {len(graph.graph.entities):,} entities"
+    _print(f"{output}: {new} are new")
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets to fetch.")],
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."
+        ),
+    ] = None,
+) -> None:
+    """Download datasets, check them, and continue what was interrupted."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from decentrl.data.fetch import fetch as fetch_files
+    from decentrl.data.registry import data_root
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def progress(file: str, size: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file)
+            bar.update(tasks[file], completed=size, total=total)
+
+        done = fetch_files(names, base_url, progress=progress)
+    _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
+
+
+def _alignment_facts(task: AlignmentTask) -> dict[str, Any]:
+    later = task.auxiliary or (None, None)
+    facts: dict[str, Any] = {
+        "kind": "alignment",
+        "graphs": {
+            "left": _graph_counts(task.left, later[0]),
+            "right": _graph_counts(task.right, later[1]),
+        },
+        "training_links": len(task.train),
+        "validation_links": len(task.valid),
+        "test_links": len(task.test),
+    }
+    if task.unknown is not None:
+        facts["new_test_links"] = int(task.unknown.sum())
+    return facts
+
+
+def _graph_facts(task: GraphTask) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "kind": "prediction",
+        "graphs": {"graph": _graph_counts(task.graph, task.auxiliary)},
+        "validation_triples": len(task.valid),
+        "test_triples": len(task.test),
+    }
+    if task.new_entities is not None:
+        facts["new_entities"] = len(task.new_entities)
+    return facts
+
+
+def _graph_counts(graph: KnowledgeGraph, auxiliary: Any) -> dict[str, float]:
+    import numpy as np
+
+    degree = np.bincount(graph.triples[:, [0, 2]].ravel(), minlength=len(graph.entities))
+    counts: dict[str, float] = {
+        "entities": len(graph.entities),
+        "relations": len(graph.relations),
+        "training_triples": len(graph.triples),
+        "mean_degree": round(float(degree.mean()), 2),
+        "median_degree": float(np.median(degree)),
+        "largest_degree": int(degree.max()),
+        "unseen_entities": int((degree == 0).sum()),
+    }
+    if auxiliary is not None:
+        counts["auxiliary_triples"] = len(auxiliary)
+    return counts
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i == 0)
+    return table
+
+
+def _print(*things: Any) -> None:
+    from rich.console import Console
+
+    # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
+    console = Console(highlight=False, markup=False)
+    for thing in things:
+        console.print(thing, soft_wrap=isinstance(thing, str))
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

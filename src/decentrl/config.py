@@ -1,0 +1,216 @@
+"""Every setting of a run, as frozen dataclasses; TOML is their written form.
+
+A preset is a TOML file that names only what differs from the defaults below.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from decentrl.errors import ConfigError
+
+DEFAULT_PRESET = "paper"
+
+
+def setting(default: Any, meaning: str, *, at_least: float | None = None) -> Any:
+    """A field with its explanation, which ``decentrl info --settings`` prints."""
+    return field(default=default, metadata={"meaning": meaning, "at_least": at_least})
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
+    layers: int = setting(4, "number of DAN layers, K", at_least=1)
+    first: Literal["mean", "max", "sum"] = setting("mean", "pooling of the neighbour context g⁰")
+    variant: Literal["second-order", "context"] = setting(
+        "second-order", "keys from layer k-2 (second-order) or a context of its own in each layer"
+    )
+    hops: Literal["alternating", "one"] = setting(
+        "alternating", "two-hop neighbours in layers 1, 3, … (alternating) or one-hop in all"
+    )
+    relations: Literal["add", "multiply", "off"] = setting("add", "how relation vectors enter")
+    relation_weight: float = setting(1.0, "weight of the added relation vector")
+    dropout: float = setting(0.5, "dropout on the attention scalars", at_least=0)
+    norm: bool = setting(True, "layer normalisation of what a layer reads and aggregates")
+    residual: bool = setting(True, "add g⁰ + gᵏ⁻¹ to every layer")
+    self_entity: bool = setting(
+        False, "ablation: let an entity be its own neighbour (gives up the open world)"
+    )
+    output: Literal["layers", "all-layers", "all-layers+input"] = setting(
+        "layers", "an entity's vector: layers 1 … K; 0 … K; 0 … K and e (0 for unseen entities)"
+    )
+    counterparts: bool = setting(
+        True, "tell a triple between two seeds in the other graph too, with its own relation"
+    )
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    variant: Literal["detached", "infonce", "l2", "none"] = setting(
+        "detached", "self-distillation: the paper's, or one of its ablations"
+    )
+    head: Literal["bilinear", "mlp"] = setting(
+        "mlp", "estimator f: the paper's bilinear form, or a small network as in the authors' code"
+    )
+    weight: float = setting(0.3, "weight of the distillation loss", at_least=0)
+    negatives: int = setting(64, "sampled entities a step", at_least=1)
+    dropout: float = setting(0.5, "dropout of the mlp head", at_least=0)
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    negatives: int = setting(10, "sampled pairs for each training link", at_least=1)
+    margin: float = setting(1.5, "λ: how far apart sampled pairs should be")
+    weight: float = setting(0.1, "α: weight of the sampled pairs", at_least=0)
+    squared: bool = setting(True, "squared distances, as in the authors' code")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    epochs: int = setting(80, "passes over the training links", at_least=0)
+    batch: int = setting(0, "links a step; 0 means all in one", at_least=0)
+    learning_rate: float = setting(2e-3, "of Adam", at_least=0)
+    valid: float = setting(0.1, "share of the training links held out for validation", at_least=0)
+    validate_every: int = setting(10, "epochs between two validations", at_least=1)
+    patience: int = setting(
+        3, "stop after this many validations without a better Hits@1; 0 never stops", at_least=0
+    )
+    checkpoint_every: float = setting(30.0, "seconds between two checkpoints", at_least=0)
+
+
+@dataclass(frozen=True)
+class MatchingConfig:
+    matcher: Literal["cosine", "csls", "sinkhorn"] = setting("csls", "what `match` ranks by")
+    csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
+    temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4)
+    iterations: int = setting(10, "of Sinkhorn", at_least=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    preset: str = DEFAULT_PRESET
+    seed: int = 0
+    model: ModelConfig = ModelConfig()
+    distillation: DistillationConfig = DistillationConfig()
+    loss: LossConfig = LossConfig()
+    training: TrainingConfig = TrainingConfig()
+    matching: MatchingConfig = MatchingConfig()
+
+    @classmethod
+    def from_preset(cls, name: str, overrides: Iterable[str] = (), seed: int = 0) -> Config:
+        """A named preset, then ``section.key=value`` changes on top."""
+        config = cls.from_dict({**read_preset(name), "preset": name, "seed": seed})
+        for override in overrides:
+            config = config.with_setting(override)
+        return config
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        parts: dict[str, Any] = {}
+        for key, value in values.items():
+            if key in ("preset", "seed"):
+                parts[key] = value
+            else:
+                section = _section_type(key)
+                if not isinstance(value, Mapping):
+                    raise ConfigError(f"{key} is a section; write {key}.NAME = VALUE")
+                known = {
+                    name: _checked(section, f"{key}.{name}", name, item)
+                    for name, item in value.items()
+                }
+                parts[key] = section(**known)
+        return cls(**parts)
+
+    def with_setting(self, override: str) -> Config:
+        """``model.dim=128`` and the like; the value is read as the field's type."""
+        path, equals, text = override.partition("=")
+        section, dot, name = path.strip().partition(".")
+        if not equals or not dot:
+            raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
+        kind = _section_type(section)
+        value = _checked(kind, path.strip(), name, _parse(text.strip()))
+        return replace(self, **{section: replace(getattr(self, section), **{name: value})})
+
+    def to_dict(self) -> dict[str, Any]:
+        sections = {
+            name: {f.name: getattr(getattr(self, name), f.name) for f in fields(kind)}
+            for name, kind in SECTIONS.items()
+        }
+        return {"preset": self.preset, "seed": self.seed, **sections}
+
+
+SECTIONS: dict[str, Any] = {
+    "model": ModelConfig,
+    "distillation": DistillationConfig,
+    "loss": LossConfig,
+    "training": TrainingConfig,
+    "matching": MatchingConfig,
+}
+
+
+def preset_names() -> list[str]:
+    folder = files("decentrl") / "presets"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name[-5:] == ".toml")
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    if name not in preset_names():
+        raise ConfigError(f"no preset {name!r}; there are: {', '.join(preset_names())}")
+    return tomllib.loads((files("decentrl") / "presets" / f"{name}.toml").read_text("utf-8"))
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Scalars and one level of tables, which is all we write."""
+    lines = [f"{key} = {_toml(v)}" for key, v in values.items() if not isinstance(v, Mapping)]
+    for key, table in values.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {_toml(v)}" for name, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + escaped.replace("\t", "\\t") + '"'
+
+
+def _section_type(name: str) -> Any:
+    if name not in SECTIONS:
+        raise ConfigError(f"no settings section {name!r}; there are: {', '.join(SECTIONS)}")
+    return SECTIONS[name]
+
+
+def _parse(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word such as `mean`
+
+
+def _checked(section: Any, path: str, name: str, value: Any) -> Any:
+    """The value, if the field exists and may have it."""
+    kinds = {f.name: f for f in fields(section)}
+    if name not in kinds:
+        near = get_close_matches(name, kinds, n=1, cutoff=0.0)
+        raise ConfigError(f"no setting {path!r}; did you mean {path.split('.')[0]}.{near[0]}?")
+    kind = get_type_hints(section)[name]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ConfigError(f"{path} is {value!r}; it can be: {', '.join(get_args(kind))}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise ConfigError(f"{path} is {value!r}; it must be of type {kind.__name__}")
+    least = kinds[name].metadata["at_least"]
+    if least is not None and value < least:
+        raise ConfigError(f"{path} is {value}; it must be at least {least:g}")
+    return value

@@ -1,0 +1,273 @@
+"""Folders as the field publishes its datasets, recognised by the names of their files.
+
+- DBP15K: ``triples_1|2``, ``sup_pairs``, ``ref_pairs``, optional ``ent_ids_1|2``, ``rel_ids_1|2``
+- OpenEA: ``rel_triples_1|2``, ``721_5fold/1/train_links``, ``valid_links``, ``test_links``
+- one graph: ``train``, ``valid``, ``test``, optional ``entities``, ``relations``
+
+each as ``name``, ``name.txt`` or ``name.tsv``, also with ``.gz``. A folder ``open`` inside holds
+what the open world changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from decentrl.data.alignment_task import AlignmentTask, LinkSets
+from decentrl.data.graph_task import GraphTask
+from decentrl.data.knowledge_graph import (
+    KnowledgeGraph,
+    ReadCounts,
+    distinct_rows,
+    first_occurrences,
+    row_keys,
+)
+from decentrl.data.readers import IDENTIFIER, LINK, Table, column_ids, read_table
+from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.errors import InputError
+
+Task = AlignmentTask | GraphTask
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """The file of one of these names, with any of the usual extensions."""
+    for name in names:
+        for extension in ("", ".txt", ".tsv"):
+            for packed in ("", ".gz"):
+                file = folder / f"{name}{extension}{packed}"
+                if file.is_file():
+                    return file
+    return None
+
+
+def read_folder(folder: Path, name: str, open_world: bool = False) -> Task:
+    """The dataset in a folder of any known layout."""
+    if find_file(folder, "triples_1"):
+        return _read_dbp15k(folder, name, open_world)
+    if find_file(folder, "rel_triples_1"):
+        return _read_openea(folder, name, open_world)
+    if find_file(folder, "train"):
+        return _read_splits(folder, name, open_world)
+    raise InputError(
+        "this folder has no known layout",
+        file=folder,
+        remedy="name its files triples_1, triples_2, sup_pairs, ref_pairs; or rel_triples_1, "
+        "rel_triples_2 with 721_5fold/; or train, valid, test",
+    )
+
+
+def require(folder: Path, *names: str) -> Path:
+    """The same as find_file, where the file must exist."""
+    file = find_file(folder, *names)
+    if file is None:
+        raise InputError(
+            f"the file {' or '.join(names)} is missing in this folder",
+            file=folder,
+            remedy="add it (.txt, .tsv or no extension, also .gz)",
+        )
+    return file
+
+
+def _open_folder(folder: Path, open_world: bool) -> Path | None:
+    if not open_world:
+        return None
+    if not (folder / "open").is_dir():
+        raise InputError(
+            "this dataset has no open-world split",
+            file=folder,
+            remedy="make one with: decentrl data split",
+        )
+    return folder / "open"
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Tokens, as the triples use them, and labels; entry i of both is the same thing."""
+
+    tokens: Vocabulary
+    labels: Vocabulary
+
+    @classmethod
+    def read(cls, file: Path) -> _Names:
+        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary."""
+        table = read_table(file, IDENTIFIER)
+        return cls(*(_unique(table, column, what) for column, what in enumerate(IDENTIFIER)))
+
+    @classmethod
+    def of(cls, tables: Iterable[Table], *columns: int) -> _Names:
+        """Without an id file the tokens in the triples are the labels."""
+        parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
+        vocabulary = Vocabulary.sorted(label for part in parts for label in part)
+        return cls(vocabulary, vocabulary)
+
+
+def _unique(table: Table, column: int, what: str) -> Vocabulary:
+    values = table.columns[column].to_pylist()
+    try:
+        return Vocabulary(values)
+    except ValueError:
+        first: dict[str, int] = {}
+        row = next(i for i, x in enumerate(values) if first.setdefault(x, i) != i)
+        raise InputError(
+            f"the {what} {values[row]!r} occurs twice (before in line "
+            f"{table.line_of(first[values[row]])})",
+            file=table.file,
+            line=table.line_of(row),
+            remedy="give each entity and relation one line",
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One graph of a folder with the names its files use."""
+
+    entities: _Names
+    relations: _Names
+    graph: KnowledgeGraph
+
+    @classmethod
+    def read(cls, triples: Table, entities: Path | None, relations: Path | None) -> _Side:
+        names = _Names.read(entities) if entities else _Names.of([triples], 0, 2)
+        kinds = _Names.read(relations) if relations else _Names.of([triples], 1)
+        bare = KnowledgeGraph(names.labels, kinds.labels, np.empty((0, 3), np.int64))
+        rows = _triple_ids(triples, names, kinds)
+        distinct = bare.distinct(rows)
+        counts = ReadCounts(len(rows) - len(distinct), triples.literals)
+        return cls(names, kinds, KnowledgeGraph(names.labels, kinds.labels, distinct, counts))
+
+    def ids(self, table: Table) -> Ids:
+        return _triple_ids(table, self.entities, self.relations)
+
+
+def _triple_ids(table: Table, entities: _Names, relations: _Names) -> Ids:
+    columns = [
+        column_ids(table, 0, entities.tokens, "known entity"),
+        column_ids(table, 1, relations.tokens, "known relation"),
+        column_ids(table, 2, entities.tokens, "known entity"),
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _read_dbp15k(folder: Path, name: str, open_world: bool) -> AlignmentTask:
+    opened = _open_folder(folder, open_world)
+    left, right = (
+        _Side.read(
+            read_table(require(folder, f"triples_{i}")),
+            find_file(folder, f"ent_ids_{i}"),
+            find_file(folder, f"rel_ids_{i}"),
+        )
+        for i in (1, 2)
+    )
+    sets = LinkSets(left.entities.tokens, right.entities.tokens)
+
+    def links(file: Path | None, what: str) -> Ids:
+        if file is None:
+            return np.empty((0, 2), np.int64)
+        return sets.add(read_table(file, LINK), what)
+
+    train = links(require(folder, "sup_pairs", "sup_ent_ids"), "training")
+    valid = links(find_file(folder, "valid_pairs"), "validation")
+    test = links(find_file(folder, "ref_pairs", "ref_ent_ids"), "test")
+    task = AlignmentTask(name, left.graph, right.graph, train, valid, test)
+    if opened is None:
+        return task
+    table = read_table(require(opened, "new_pairs"), LINK)
+    return _open_alignment(task, opened, (left, right), table, sets.encode(table))
+
+
+def _open_alignment(
+    task: AlignmentTask, opened: Path, sides: tuple[_Side, _Side], table: Table, new: Ids
+) -> AlignmentTask:
+    """The task in the open world; ``new`` are the ids of ``table``, the new test links."""
+    parts = [
+        _open_triples(side, read_table(require(opened, f"triples_{i}")))
+        for i, side in enumerate(sides, 1)
+    ]
+    sizes = (len(task.left.entities), len(task.right.entities))
+    test, unknown = row_keys(task.test, sizes), row_keys(new, sizes)
+    stray = ~np.isin(unknown, test)
+    if stray.any():
+        raise InputError(
+            "this new link is no test link",
+            file=table.file,
+            line=table.line_of(int(np.argmax(stray))),
+            remedy="remove it, or add it to ref_pairs",
+        )
+    return AlignmentTask(
+        task.name,
+        parts[0][0],
+        parts[1][0],
+        task.train,
+        task.valid,
+        task.test,
+        auxiliary=(parts[0][1], parts[1][1]),
+        unknown=np.isin(test, unknown),
+    )
+
+
+def _open_triples(side: _Side, table: Table) -> tuple[KnowledgeGraph, Ids]:
+    """The graph of the open training triples, and the conventional ones that are not in it."""
+    graph = side.graph
+    sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
+    rows = side.ids(table)
+    keys, known = row_keys(rows, sizes), row_keys(graph.triples, sizes)
+    stray = ~np.isin(keys, known)
+    if stray.any():
+        raise InputError(
+            "this open-world training triple is not among the conventional ones",
+            file=table.file,
+            line=table.line_of(int(np.argmax(stray))),
+            remedy="remove it, or add it to the file outside open/",
+        )
+    train = KnowledgeGraph(graph.entities, graph.relations, distinct_rows(rows, sizes))
+    return train, graph.triples[~np.isin(known, keys)]
+
+
+def _read_openea(folder: Path, name: str, open_world: bool) -> AlignmentTask:
+    _open_folder(folder, open_world)
+    graphs = [KnowledgeGraph.read(require(folder, f"rel_triples_{i}"), "tsv") for i in (1, 2)]
+    fold = folder / "721_5fold" / "1"
+    if not fold.is_dir():
+        fold = folder  # the links of some releases lie beside the triples
+    sets = LinkSets(graphs[0].entities, graphs[1].entities)
+    files = {"training": "train_links", "validation": "valid_links", "test": "test_links"}
+    parts = [sets.add(read_table(require(fold, x), LINK), what) for what, x in files.items()]
+    return AlignmentTask(name, graphs[0], graphs[1], parts[0], parts[1], parts[2])
+
+
+def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
+    opened = _open_folder(folder, open_world)
+    tables = {
+        part: read_table(file)
+        for part in ("train", "valid", "test")
+        if (file := find_file(folder, part))
+    }
+    id_files = [find_file(folder, x) for x in ("entities", "relations")]
+    entities = _label_names(id_files[0], tables.values(), 0, 2)
+    relations = _label_names(id_files[1], tables.values(), 1)
+    rows = {part: _triple_ids(table, entities, relations) for part, table in tables.items()}
+    bare = KnowledgeGraph(entities.labels, relations.labels, np.empty((0, 3), np.int64))
+    distinct = bare.distinct(rows["train"])
+    counts = ReadCounts(len(rows["train"]) - len(distinct), tables["train"].literals)
+    graph = KnowledgeGraph(bare.entities, bare.relations, distinct, counts)
+    sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
+    held = [rows.get(part, np.empty((0, 3), np.int64)) for part in ("valid", "test")]
+    valid, test = (x[first_occurrences(x, sizes)] for x in held)
+    if opened is None:
+        return GraphTask(name, graph, valid, test)
+    side = _Side(entities, relations, graph)
+    train, auxiliary = _open_triples(side, read_table(require(opened, "train")))
+    table = read_table(require(opened, "new_entities"), IDENTIFIER)
+    new = np.unique(column_ids(table, 1, entities.labels, "known entity"))
+    return GraphTask(name, train, valid, test, auxiliary, new)
+
+
+def _label_names(file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
+    """Here the triples name entities by label even if there is an id file."""
+    if file is None:
+        return _Names.of(tables, *columns)
+    labels = _Names.read(file).labels
+    return _Names(labels, labels)

@@ -1,0 +1,226 @@
+"""Files to columns of labels: TSV, CSV, Parquet, N-Triples, Turtle, each also gzipped.
+
+Whatever is wrong with a file ends here, as one line with the file, the line and the remedy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
+from decentrl.errors import InputError
+
+# By extension; a name without one is TSV.
+FORMATS = {
+    "": "tsv",
+    "tsv": "tsv",
+    "txt": "tsv",
+    "csv": "csv",
+    "parquet": "parquet",
+    "nt": "nt",
+    "ttl": "ttl",
+}
+TRIPLE = ("head", "relation", "tail")
+LINK = ("left", "right")
+IDENTIFIER = ("id", "label")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of one file: pyarrow string columns of equal length, no empty label."""
+
+    file: Path
+    columns: tuple[pa.ChunkedArray, ...]
+    line_of: Callable[[int], int | None]  # row, from 0 -> line in the file, from 1
+    literals: int = 0  # statements with a literal object, set aside
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def row(self, i: int) -> tuple[str, ...]:
+        return tuple(column[i].as_py() for column in self.columns)
+
+
+def read_table(
+    path: str | PathLike[str], names: tuple[str, ...] = TRIPLE, format: str | None = None
+) -> Table:
+    """Read the columns ``names`` of a file. ``format`` overrides the extension."""
+    file = Path(path)
+    kind = format_of(file, format)
+    data = read_bytes(file)
+    if kind in ("tsv", "csv"):
+        from decentrl.data.delimited import read_delimited
+
+        table = read_delimited(data, file, names, kind)
+    elif kind == "parquet":
+        table = _read_parquet(data, file, names)
+    else:
+        from decentrl.data.rdf import read_rdf
+
+        table = read_rdf(data, file, names, kind)
+    return table
+
+
+def format_of(file: Path, format: str | None = None) -> str:
+    """One of tsv, csv, parquet, nt, ttl: as given, else by the extension."""
+    known = ", ".join(f".{x}" for x in FORMATS if x)
+    if format is not None:
+        if format.lower().lstrip(".") not in FORMATS or not format:
+            raise InputError(
+                f"unknown format {format!r}", file=file, remedy=f"use one of {known[1:]}"
+            )
+        return FORMATS[format.lower().lstrip(".")]
+    extension = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
+    if extension not in FORMATS:
+        raise InputError(
+            f"the extension .{extension} is unknown",
+            file=file,
+            remedy=f"name the format, or use one of {known} (each also with .gz)",
+        )
+    return FORMATS[extension]
+
+
+def stem(file: Path, extension: bool = False) -> str:
+    """The file's name without ``.gz`` and, unless wanted, without the format's extension."""
+    name = file.name[:-3] if file.name.lower().endswith(".gz") else file.name
+    if extension or Path(name).suffix.lower().lstrip(".") not in FORMATS:
+        return name
+    return Path(name).stem
+
+
+def read_bytes(file: Path) -> bytes:
+    """The content of a file, decompressed if it is gzip."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=file, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError(
+            "this is a folder, not a file", file=file, remedy="name a file inside it"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot be read ({error.strerror or error})", file=file, remedy="check the file"
+        ) from None
+    # Some servers decompress or rename on the way, so the content decides, not the name.
+    if data[:2] == b"\x1f\x8b":
+        data = _gunzip(data, file)
+    elif file.name.lower().endswith(".gz") and data:
+        raise InputError(
+            "this is not a gzip file in spite of its name",
+            file=file,
+            remedy="remove the .gz from its name, or fetch the file again",
+        )
+    if not data or data.isspace():
+        raise InputError("the file is empty", file=file, remedy="give a file with content")
+    return data
+
+
+def _gunzip(data: bytes, file: Path) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except EOFError:
+        problem = "the gzip file is truncated"
+    except (OSError, zlib.error) as error:
+        problem = f"the gzip file is damaged ({error})"
+    raise InputError(problem, file=file, remedy="copy or download it again")
+
+
+def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"this is no readable Parquet file ({_first_line(error)})",
+            file=file,
+            remedy="write or copy it again",
+        ) from None
+    order = named_columns(table.column_names, names)
+    if order is None and table.num_columns < len(names):
+        raise InputError(
+            f"{table.num_columns} column(s), but {len(names)} are needed",
+            file=file,
+            remedy=f"give the columns {', '.join(names)}",
+        )
+    if not len(table):
+        raise InputError("the file has no rows", file=file, remedy="give a file with content")
+    columns = [table.column(i) for i in order or range(len(names))]
+    checked = tuple(_text_column(c, n, file) for c, n in zip(columns, names, strict=True))
+    return Table(file, checked, lambda row: row + 1)
+
+
+def _text_column(column: Any, name: str, file: Path) -> pa.ChunkedArray:
+    """A Parquet column as strings without null or empty values."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (is_text or pa.types.is_integer(kind) or pa.types.is_string_view(kind)):
+        raise InputError(
+            f"the column {name} holds {kind}, not labels",
+            file=file,
+            remedy="store labels as strings",
+        )
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(kind)
+    column = column.cast(pa.string())
+    bad = pc.fill_null(pc.equal(column, ""), True)
+    if pc.any(bad).as_py():
+        row = pc.index(bad, True).as_py()
+        raise InputError(
+            f"empty label in the column {name}", file=file, line=row + 1, remedy="fill it in"
+        )
+    return column
+
+
+def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None:
+    """Where the columns ``names`` stand in a header, or None if it does not have them all."""
+    places = {x.strip().lower(): i for i, x in reversed(list(enumerate(header)))}
+    return [places[x] for x in names] if all(x in places for x in names) else None
+
+
+def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Ids]:
+    """The distinct labels of a column and, for each row, the index of its label."""
+    if not len(column):
+        return pa.array([], pa.string()), np.empty(0, np.int64)
+    encoded = column.dictionary_encode()  # all its chunks share one dictionary
+    codes = [np.asarray(x.indices, np.int64) for x in encoded.chunks]
+    return encoded.chunk(0).dictionary, np.concatenate(codes)
+
+
+def column_ids(
+    table: Table, column: int, vocabulary: Vocabulary, what: str, remedy: str | None = None
+) -> Ids:
+    """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
+    labels, codes = encode(table.columns[column])
+    ids: Ids = vocabulary.find_all(labels.to_pylist())[codes]
+    if len(ids) and ids.min() < 0:
+        raise unknown_label(table, int(np.argmax(ids < 0)), column, vocabulary, what, remedy)
+    return ids
+
+
+def unknown_label(
+    table: Table, row: int, column: int, known: Vocabulary, what: str, remedy: str | None = None
+) -> InputError:
+    """The error for a label, at ``row`` and ``column``, that is no ``what``."""
+    label = table.row(row)[column]
+    return InputError(
+        f"{label!r} is no {what}",
+        file=table.file,
+        line=table.line_of(row),
+        remedy=remedy or did_you_mean(label, known),
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

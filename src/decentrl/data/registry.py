@@ -1,0 +1,179 @@
+"""Datasets by name. ``world`` is inside the package; the others lie under one root folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decentrl.data.vocabulary import nearest
+from decentrl.errors import InputError
+
+if TYPE_CHECKING:
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.graph_task import GraphTask
+    from decentrl.data.layouts import Task
+
+_WORLD = Path(__file__).parent / "world"
+_WORLD_SHARE, _WORLD_SEED = 0.2, 0
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What can be said about a dataset without reading it."""
+
+    name: str
+    kind: str  # "alignment" or "prediction"
+    folder: str  # below the root; "" if the dataset is inside the package
+    published: tuple[int, ...]  # entities per graph; () if inside the package
+    open_world: bool
+
+    @property
+    def packaged(self) -> bool:
+        return not self.folder
+
+    def entities(self) -> tuple[int, ...]:
+        """The number of entities of each graph: known of the published, counted in the packaged."""
+        if self.published or not self.present():
+            return self.published
+        task = load_dataset(self.name)
+        graphs = [getattr(task, x) for x in ("left", "right", "graph") if hasattr(task, x)]
+        return tuple(len(graph.entities) for graph in graphs)
+
+    def path(self, root: str | os.PathLike[str] | None = None) -> Path:
+        return _WORLD if self.packaged else data_root(root) / self.folder
+
+    def missing(
+        self, root: str | os.PathLike[str] | None = None, open_world: bool = False
+    ) -> list[str]:
+        """The names of the files that are not here: a half fetched dataset must not be read."""
+        from decentrl.data.layouts import find_file
+
+        if self.packaged:
+            names = ["triples_1", "triples_2", "sup_pairs", "ref_pairs"]
+        else:
+            files = [x for x in checksums() if x.startswith(self.folder + "/")]
+            names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
+        wanted = [x for x in names if open_world or not x.startswith("open/")]
+        folder = self.path(root)
+        return [x for x in wanted if not find_file(folder, x, x.replace("pairs", "ent_ids"))]
+
+    def present(self, root: str | os.PathLike[str] | None = None) -> bool:
+        return not self.missing(root)
+
+
+_DATASETS = {
+    info.name: info
+    for info in (
+        DatasetInfo("world", "alignment", "", (), True),
+        DatasetInfo("world/cldr", "prediction", "", (), True),
+        DatasetInfo("world/geonames", "prediction", "", (), True),
+        DatasetInfo("dbp15k/zh-en", "alignment", "DBP15K/zh_en", (19388, 19572), True),
+        DatasetInfo("dbp15k/ja-en", "alignment", "DBP15K/ja_en", (19814, 19780), True),
+        DatasetInfo("dbp15k/fr-en", "alignment", "DBP15K/fr_en", (19661, 19993), True),
+        DatasetInfo("fb15k-237", "prediction", "FB15K-237", (14541,), True),
+        DatasetInfo("wn18rr", "prediction", "WN18RR", (40943,), False),
+        DatasetInfo("fb15k", "prediction", "FB15K", (14951,), False),
+        DatasetInfo("wn18", "prediction", "WN18", (40943,), False),
+    )
+}
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of the datasets: as given, else DECENTRL_DATA, else the user's cache."""
+    if root:
+        return Path(root)
+    if given := os.environ.get("DECENTRL_DATA"):
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "decentrl"
+
+
+def checksums() -> dict[str, str]:
+    """SHA-256 of each published file by its path below the root."""
+    text = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8")
+    pairs = (line.split(maxsplit=1) for line in text.splitlines() if line)
+    return {name: checksum for checksum, name in pairs}
+
+
+def list_datasets() -> list[DatasetInfo]:
+    """All datasets that have a name, present or not."""
+    return list(_DATASETS.values())
+
+
+def find_dataset(name: str) -> DatasetInfo:
+    """The dataset of this name; an unknown name is an error that lists the nearest ones."""
+    known = _DATASETS.get(_normal(name))
+    if known is None:
+        close = nearest(_normal(name), _DATASETS, n=5) or sorted(_DATASETS)
+        raise InputError(
+            f"there is no dataset or folder {name!r}",
+            remedy=f"did you mean {', '.join(close)}? (see: decentrl data list)",
+        )
+    return known
+
+
+def load_dataset(
+    name_or_folder: str, open_world: bool = False, root: str | None = None
+) -> AlignmentTask | GraphTask:
+    """Read a dataset by name, or any folder of a known layout.
+
+    A name wins over a folder in the current directory; write ``./world`` for the latter.
+    """
+    from decentrl.data.layouts import read_folder
+
+    if _normal(name_or_folder) not in _DATASETS:
+        folder = Path(name_or_folder)
+        if folder.is_dir():
+            return read_folder(folder, folder.resolve().name, open_world)
+        if folder.is_file():
+            raise InputError(
+                "this is a file, not the folder of a dataset",
+                file=folder,
+                remedy="give a folder, or the name of a dataset",
+            )
+    info = find_dataset(name_or_folder)
+    if open_world and not info.open_world:
+        raise InputError(
+            f"{info.name} has no open-world split",
+            remedy=f"make one with: decentrl data split {info.name} --share 0.2 --seed 0 -o FOLDER",
+        )
+    if missing := info.missing(root, open_world):
+        raise _missing(info, root, missing)
+    if info.packaged:
+        return _load_world(info.name, open_world)
+    return read_folder(info.path(root), info.name, open_world)
+
+
+def _load_world(name: str, open_world: bool) -> Task:
+    from decentrl.data import open_world as splitter
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.graph_task import GraphTask
+    from decentrl.data.layouts import read_folder
+
+    task = read_folder(_WORLD, "world")
+    assert isinstance(task, AlignmentTask)
+    if name == "world":
+        return splitter.split_alignment(task, _WORLD_SHARE, _WORLD_SEED) if open_world else task
+    graph = GraphTask.from_graph(name, task.left if name == "world/cldr" else task.right)
+    return splitter.split_graph(graph, _WORLD_SHARE, _WORLD_SEED) if open_world else graph
+
+
+def _missing(info: DatasetInfo, root: str | None, files: list[str]) -> InputError:
+    if info.packaged:
+        return InputError(
+            "the files of the dataset world are missing",
+            file=_WORLD,
+            remedy="install decentrl again",
+        )
+    return InputError(
+        f"files of {info.name} are missing ({', '.join(files[:3])}{', …' * (len(files) > 3)})",
+        file=info.path(root),
+        remedy="set DECENTRL_DATA to the folder that holds "
+        f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
+    )
+
+
+def _normal(name: str) -> str:
+    return name.strip().lower().replace("_", "-")

@@ -1,0 +1,101 @@
+"""Two graphs in one id space: right ids start where left ids end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.view import GraphView, counterpart_triples, entities_of, relations_of
+
+
+@dataclass(frozen=True, eq=False)
+class MergedGraph:
+    """Triples of two graphs, and links between them, in merged ids.
+
+    Attributes:
+        left, right: triples int64[n, 3].
+        links: the training links int64[n, 2].
+        n_left, n_right: how many entities each graph has.
+        n_relations: of both graphs together.
+    """
+
+    left: Ids
+    right: Ids
+    links: Ids
+    n_left: int
+    n_right: int
+    n_relations: int
+
+    @classmethod
+    def merge(
+        cls,
+        left: Ids,
+        right: Ids,
+        links: Ids,
+        entities: tuple[int, int],
+        relations: tuple[int, int],
+    ) -> MergedGraph:
+        """From triples and links that count each graph's ids from 0."""
+        shift = np.array([entities[0], relations[0], entities[0]])
+        return cls(
+            left,
+            right + shift,
+            links + np.array([0, entities[0]]),
+            entities[0],
+            entities[1],
+            relations[0] + relations[1],
+        )
+
+    @property
+    def n_entities(self) -> int:
+        return self.n_left + self.n_right
+
+    def triples(self) -> Ids:
+        return np.concatenate((self.left, self.right))
+
+    def grown(self, left: Ids, right: Ids) -> MergedGraph:
+        """The same graphs with more triples (in merged ids)."""
+        return MergedGraph(
+            np.concatenate((self.left, left)),
+            np.concatenate((self.right, right)),
+            self.links,
+            self.n_left,
+            self.n_right,
+            self.n_relations,
+        )
+
+    def view(
+        self,
+        *,
+        layers: int,
+        order: int,
+        two_hop: bool,
+        residual: bool,
+        self_entity: bool,
+        counterparts: bool,
+        trained_on: MergedGraph | None = None,
+    ) -> GraphView:
+        """What the encoder reads (see :meth:`GraphView.build`).
+
+        Args:
+            trained_on: the graph known in training, if this one has grown since; entities and
+                relations that it lacks are unseen.
+        """
+        known = (trained_on or self).triples()
+        left, right = self.left, self.right
+        if counterparts:
+            left, right = counterpart_triples(left, right, self.links)
+        return GraphView.build(
+            (left, right),
+            self.n_entities,
+            self.n_relations,
+            layers=layers,
+            order=order,
+            two_hop=two_hop,
+            residual=residual,
+            self_entity=self_entity,
+            seen=entities_of(known, self.n_entities),
+            seen_relations=relations_of(known, self.n_relations),
+        )

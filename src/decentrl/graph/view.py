@@ -1,0 +1,123 @@
+"""What an encoder reads: one adjacency a layer, without anything an unseen entity would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decentrl.graph.adjacency import Adjacency, Ids, neighbours, relation_bag
+from decentrl.graph.hops import two_hop_neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class GraphView:
+    """The graphs that a K-layer decentralised encoder reads.
+
+    ``first`` feeds the neighbour context g⁰, ``layers[k - 1]`` feeds layer k, ``relations`` joins
+    entities to the relations around them. Edges that would read a vector nobody can know (the
+    input embedding of an unseen entity, or what was made of nothing else) are already left out.
+    """
+
+    first: Adjacency
+    layers: tuple[Adjacency, ...]
+    relations: Adjacency
+    seen: torch.Tensor  # bool[n_entities]: has a triple in the training graph
+
+    @classmethod
+    def build(
+        cls,
+        graphs: Sequence[Ids],
+        n_entities: int,
+        n_relations: int,
+        *,
+        layers: int,
+        two_hop: bool = False,
+        self_entity: bool = False,
+        order: int = 2,
+        residual: bool = True,
+        seen: NDArray[np.bool_] | None = None,
+        seen_relations: NDArray[np.bool_] | None = None,
+    ) -> GraphView:
+        """Make the view of one or more graphs over shared entity and relation ids.
+
+        Args:
+            graphs: triples int64[n, 3] of each graph.
+            layers: K.
+            two_hop: let layers 1, 3, … read two-hop neighbours (the context g⁰ reads one-hop ones).
+            order: how many layers back a layer's keys lie: 2 for the second-order network
+                (layer k reads gᵏ⁻²), 1 for separate contexts (layer k reads gᵏ⁻¹).
+            residual: layers hand on what the layer before knew.
+            seen: entities that have a trained input embedding; default: those in ``graphs``.
+            seen_relations: relations that have one; default: those in ``graphs``.
+        """
+        triples = np.concatenate(list(graphs)) if graphs else np.empty((0, 3), np.int64)
+        one = neighbours(triples, n_entities, self_entity)
+        hops = [one, two_hop_neighbours(tuple(graphs), n_entities)] if two_hop else [one]
+        if seen is None:
+            seen = entities_of(triples, n_entities)
+        if seen_relations is None:
+            seen_relations = np.ones(n_relations, bool)
+
+        first = one.keep_columns(seen)
+        known = [first.reached()]  # of g⁰, g¹, …: the entities whose vector is made of something
+        views = []
+        for k in range(1, layers + 1):
+            readable = seen if k == 1 else known[k - order]
+            view = hops[k % len(hops)].keep_columns(readable)
+            views.append(view)
+            known.append(view.reached() | known[-1] if residual else view.reached())
+        bag = relation_bag(triples, n_entities, n_relations)
+        bag = bag.keep_columns(np.concatenate((seen_relations, seen_relations)))
+        return cls(first, tuple(views), bag, torch.from_numpy(seen))
+
+    def to(self, device: torch.device | str) -> GraphView:
+        moved: dict[int, Adjacency] = {}  # one-hop and two-hop graphs serve several layers
+
+        def move(graph: Adjacency) -> Adjacency:
+            return moved.setdefault(id(graph), graph.to(device))
+
+        return GraphView(
+            move(self.first),
+            tuple(move(layer) for layer in self.layers),
+            self.relations.to(device),
+            self.seen.to(device),
+        )
+
+
+def entities_of(triples: Ids, n_entities: int) -> NDArray[np.bool_]:
+    """bool[n_entities]: which entities occur in a triple."""
+    mask = np.zeros(n_entities, bool)
+    mask[triples[:, 0]] = mask[triples[:, 2]] = True
+    return mask
+
+
+def relations_of(triples: Ids, n_relations: int) -> NDArray[np.bool_]:
+    """bool[n_relations]: which relations occur in a triple."""
+    mask = np.zeros(n_relations, bool)
+    mask[triples[:, 1]] = True
+    return mask
+
+
+def counterpart_triples(left: Ids, right: Ids, links: Ids) -> tuple[Ids, Ids]:
+    """Seed triples told in the other graph too.
+
+    A triple whose two ends are both linked is added between their counterparts, with its own
+    relation. All ids are those of the merged graph.
+    """
+    return (
+        np.concatenate((left, _translate(right, links[:, ::-1]))),
+        np.concatenate((right, _translate(left, links))),
+    )
+
+
+def _translate(triples: Ids, links: Ids) -> Ids:
+    size = int(max(triples[:, [0, 2]].max(initial=0), links.max(initial=0))) + 1
+    counterpart = np.full(size, -1, np.int64)
+    counterpart[links[:, 0]] = links[:, 1]
+    heads, tails = counterpart[triples[:, 0]], counterpart[triples[:, 2]]
+    both = (heads >= 0) & (tails >= 0)
+    return np.stack((heads[both], triples[both, 1], tails[both]), axis=1)

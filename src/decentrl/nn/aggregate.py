@@ -1,0 +1,168 @@
+"""Softmax over neighbours and weighted sums of their vectors: the only custom autograd.
+
+Both work on the edges of an :class:`~decentrl.graph.adjacency.Adjacency` and never build an
+edges × dimensions tensor: a weighted sum is a sparse product, its gradient for the values is the
+product with the transpose, its gradient for the weights is one sampled dot product an edge.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from decentrl.graph.adjacency import Adjacency
+
+with warnings.catch_warnings():
+    # torch announces once a process that sparse CSR is young; take the announcement here.
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0], [], torch.empty(0), (0, 0))
+
+
+def _csr(indptr: Tensor, columns: Tensor, weights: Tensor, n_columns: int) -> Tensor:
+    shape = (len(indptr) - 1, n_columns)
+    return torch.sparse_csr_tensor(indptr, columns, weights, shape, check_invariants=False)
+
+
+def _sparse_product(indptr: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+    """out[i] = Σ over edges e of row i of weights[e] · values[columns[e]]."""
+    if values.device.type == "cuda":
+        return _csr(indptr, columns, weights, len(values)) @ values
+    return F.embedding_bag(
+        columns,
+        values,
+        indptr,
+        mode="sum",
+        per_sample_weights=weights,
+        include_last_offset=True,
+    )
+
+
+def _edge_dots(graph: Adjacency, left: Tensor, right: Tensor) -> Tensor:
+    """out[e] = left[i] · right[j] for every edge e = (i ← j)."""
+    pattern = _csr(graph.indptr, graph.columns, left.new_zeros(graph.n_edges), graph.n_columns)
+    return torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
+        ctx.save_for_backward(weights, values)
+        ctx.graph = graph
+        return _sparse_product(graph.indptr, graph.columns, weights, values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weights, values = ctx.saved_tensors
+        graph: Adjacency = ctx.graph
+        gradient = gradient.contiguous()
+        for_weights = for_values = None
+        if ctx.needs_input_grad[0]:
+            for_weights = _edge_dots(graph, gradient, values)
+        if ctx.needs_input_grad[1]:
+            t_weights = weights[graph.t_order]
+            for_values = _sparse_product(graph.t_indptr, graph.t_rows, t_weights, gradient)
+        return for_weights, for_values, None
+
+
+class _EdgeDots(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
+        ctx.save_for_backward(left, right)
+        ctx.graph = graph
+        return _edge_dots(graph, left, right)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        left, right = ctx.saved_tensors
+        graph: Adjacency = ctx.graph
+        for_left = for_right = None
+        if ctx.needs_input_grad[0]:
+            for_left = _sparse_product(graph.indptr, graph.columns, gradient, right)
+        if ctx.needs_input_grad[1]:
+            t_gradient = gradient[graph.t_order]
+            for_right = _sparse_product(graph.t_indptr, graph.t_rows, t_gradient, left)
+        return for_left, for_right, None
+
+
+class _SegmentSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, graph: Adjacency) -> Tensor:
+        highest = segment_max(logits, graph)
+        exponentials = (logits - highest[graph.rows]).exp_()
+        totals = segment_sum(exponentials, graph)
+        weights = exponentials.div_(totals[graph.rows])
+        ctx.save_for_backward(weights)
+        ctx.graph = graph
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (weights,) = ctx.saved_tensors
+        graph: Adjacency = ctx.graph
+        weighted = weights * gradient
+        return weighted - weights * segment_sum(weighted, graph)[graph.rows], None
+
+
+def segment_sum(per_edge: Tensor, graph: Adjacency) -> Tensor:
+    """Sum of each row's edges: [n_edges] → [n_rows], 0 where a row has none."""
+    return torch.segment_reduce(per_edge, "sum", offsets=graph.indptr, unsafe=True)
+
+
+def segment_max(per_edge: Tensor, graph: Adjacency) -> Tensor:
+    """Largest of each row's edges: [n_edges] → [n_rows], -inf where a row has none."""
+    return torch.segment_reduce(per_edge, "max", offsets=graph.indptr, unsafe=True)
+
+
+def segment_softmax(logits: Tensor, graph: Adjacency) -> Tensor:
+    """α_e = exp(logit_e) / Σ over the edges e' of the same row of exp(logit_e').
+
+    Args:
+        logits: [n_edges].
+    Returns:
+        [n_edges], summing to 1 over every row that has an edge.
+    """
+    result: Tensor = _SegmentSoftmax.apply(logits, graph)
+    return result
+
+
+def weighted_sum(weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
+    """g_i = Σ over edges e = (i ← j) of weights[e] · values[j].
+
+    Args:
+        weights: [n_edges].
+        values: [n_columns, d].
+    Returns:
+        [n_rows, d], 0 where a row has no edge.
+    """
+    result: Tensor = _WeightedSum.apply(weights, values, graph)
+    return result
+
+
+def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
+    """out[e] = left[i] · right[j] for every edge e = (i ← j): [n_rows, d], [n_columns, d] → [n_edges].
+
+    The way to compare many pairs of vectors without gathering them.
+    """
+    result: Tensor = _EdgeDots.apply(left, right, graph)
+    return result
+
+
+def pool(values: Tensor, graph: Adjacency, how: str = "mean") -> Tensor:
+    """The mean, sum or element-wise maximum of the neighbours' vectors; 0 without neighbours."""
+    if how == "max":
+        return F.embedding_bag(
+            graph.columns, values, graph.indptr, mode="max", include_last_offset=True
+        )
+    weights = torch.ones(graph.n_edges, dtype=values.dtype, device=values.device)
+    if how == "mean":
+        weights = weights / graph.degrees()[graph.rows]
+    return weighted_sum(weights, values, graph)
+

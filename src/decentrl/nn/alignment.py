@@ -1,0 +1,73 @@
+"""The paper's alignment model: input embeddings, DAN, self-distillation, one vector an entity."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.config import DistillationConfig, ModelConfig
+from decentrl.graph.view import GraphView
+from decentrl.nn.dan import DAN
+from decentrl.nn.distillation import SelfDistillation
+
+
+class AlignmentModel(nn.Module):
+    """Input embeddings e and a DAN over them.
+
+    An entity is represented by its parts, each L2-normalised, concatenated and normalised again.
+    The parts are the outputs of layers 1 … K (``output="layers"``), of layers 0 … K
+    (``"all-layers"``), or those and the input embedding, which is 0 for an entity unseen in
+    training (``"all-layers+input"``).
+    """
+
+    def __init__(
+        self,
+        n_entities: int,
+        n_relations: int,
+        model: ModelConfig,
+        distillation: DistillationConfig,
+    ) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(n_entities, model.dim))
+        nn.init.xavier_uniform_(self.entities)
+        self.dan = DAN(
+            model.dim,
+            model.layers,
+            first=model.first,
+            variant=model.variant,
+            relations=model.relations,
+            n_relations=n_relations,
+            relation_weight=model.relation_weight,
+            dropout=model.dropout,
+            norm=model.norm,
+            residual=model.residual,
+        )
+        self.first_part = 1 if model.output == "layers" else 0
+        self.with_input = model.output == "all-layers+input"
+        self.dim = model.dim * (model.layers + 1 - self.first_part + self.with_input)
+        self.distillation = SelfDistillation(
+            self.dim, model.dim, distillation.variant, distillation.head, distillation.dropout
+        )
+
+    def forward(self, view: GraphView) -> list[Tensor]:
+        """The parts of every entity's vector before normalisation, [n_entities, dim] each."""
+        parts: list[Tensor] = self.dan(self.entities, view)[self.first_part :]
+        if self.with_input:
+            parts.append(self.entities * view.seen[:, None])
+        return parts
+
+    @torch.no_grad()
+    def encode(self, view: GraphView) -> Tensor:
+        """Every entity's vector with dropout off, [n_entities, self.dim], of length 1."""
+        was_training = self.training
+        self.eval()
+        try:
+            return join(self(view))
+        finally:
+            self.train(was_training)
+
+
+def join(parts: list[Tensor]) -> Tensor:
+    """Normalise each part, concatenate, normalise again: [n, d] each → [n, parts · d]."""
+    return F.normalize(torch.cat([F.normalize(part, dim=-1) for part in parts], -1), dim=-1)

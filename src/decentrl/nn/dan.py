@@ -1,0 +1,193 @@
+"""The Decentralized Attention Network: an entity's vector is made of its neighbours' alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.graph.adjacency import Adjacency
+from decentrl.graph.view import GraphView
+from decentrl.nn.aggregate import pool, segment_softmax, weighted_sum
+
+Pooling = Literal["mean", "max", "sum"]
+Variant = Literal["second-order", "context"]
+Combination = Literal["add", "multiply", "off"]
+
+
+class NeighbourAttention(nn.Module):
+    r"""Score neighbours by a query that is not the entity's own embedding, and sum them up.
+
+    .. math::
+        s_{ij} = \mathrm{LeakyReLU}(\tanh(a_1^\top q_i) + \tanh(a_2^\top k_j)), \quad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}(s_{ij}), \quad
+        g_i = W \sum_{j \in N(i)} \alpha_{ij} k_j
+
+    :math:`a^\top[W_1 q_i \| W_2 k_j]` of the paper is a sum of two scalars, one for each node;
+    :math:`a_1 = W_1^\top a` and :math:`a_2 = W_2^\top a` are learned directly. The tanh and the
+    dropout on both scalars are the authors' practice.
+
+    Args:
+        dim: width of queries, keys and output.
+        dropout: share of the scalars dropped while training.
+    """
+
+    def __init__(self, dim: int, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.query_score = nn.Linear(dim, 1)
+        self.key_score = nn.Linear(dim, 1, bias=False)
+        self.value = nn.Linear(dim, dim, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.query_score, self.key_score, self.value):
+            nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(self.query_score.bias)
+
+    def weights(self, query: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
+        """α of every edge: [n_edges]."""
+        by_row = self.dropout(torch.tanh(self.query_score(query))).squeeze(-1)
+        by_column = self.dropout(torch.tanh(self.key_score(keys))).squeeze(-1)
+        logits = by_row.index_select(0, graph.rows) + by_column.index_select(0, graph.columns)
+        return segment_softmax(F.leaky_relu(logits, 0.2), graph)
+
+    def forward(self, query: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
+        """query [n_rows, dim], keys [n_columns, dim] → [n_rows, dim]."""
+        weights = self.weights(query, keys, graph)
+        # W after or before the sum is the same; it is cheaper on the shorter side.
+        if graph.n_rows <= graph.n_columns:
+            return self.value(weighted_sum(weights, keys, graph))
+        return weighted_sum(weights, self.value(keys), graph)
+
+
+class RelationContext(nn.Module):
+    """A second attention, from each entity over the relations around it.
+
+    The query is the entity's decentralised vector, detached; the result is added to that vector
+    (``g + weight · W r``) or multiplied into it (``g ⊙ W r``).
+    """
+
+    def __init__(
+        self, dim: int, how: Literal["add", "multiply"], weight: float, dropout: float
+    ) -> None:
+        super().__init__()
+        self.attention = NeighbourAttention(dim, dropout)
+        self.how, self.weight = how, weight
+
+    def forward(self, g: Tensor, relations: Tensor, graph: Adjacency) -> Tensor:
+        """g [n_entities, dim], relations [2 · n_relations, dim] → [n_entities, dim]."""
+        attention = self.attention
+        weights = attention.weights(g.detach(), relations, graph)
+        if self.how == "multiply":
+            return g * weighted_sum(weights, attention.value(relations), graph)
+        # Scaling the few relation vectors and adding in place spares two tensors of g's size.
+        return weighted_sum(weights, self.weight * attention.value(relations), graph).add_(g)
+
+
+class DAN(nn.Module):
+    r"""Decentralized Attention Network over a :class:`~decentrl.graph.view.GraphView`.
+
+    .. math::
+        g^0_i = \frac{1}{|N_i|} \sum_{j \in N_i} W^0 e_j, \quad g^{-1}_j = e_j, \quad
+        g^k_i = \sum_{j \in N_i} \mathrm{softmax}_j\, s(g^{k-1}_i, g^{k-2}_j)\; W g^{k-2}_j
+
+    Layer k asks with the entity's neighbour context (:math:`g^{k-1}`) and reads the neighbours one
+    layer earlier (:math:`g^{k-2}`), so the context costs nothing extra. With
+    ``variant="context"`` every layer makes a context of its own instead: the mean of
+    :math:`W^0 g^{k-1}_j` over the neighbours is the query, :math:`g^{k-1}_j` are the keys.
+
+    It is an ordinary module: give it any [n_entities, dim] tensor and use what comes back in a
+    model of your own (``examples/dan_layer.py``).
+
+    Args:
+        dim: width of the input and of every layer.
+        layers: K.
+        first: how the neighbour context is pooled: ``mean``, ``max`` or ``sum``.
+        variant: ``second-order`` or ``context``.
+        relations: add relation vectors to each layer, multiply them in, or leave them ``off``.
+        n_relations: how many relations there are (each has two directions).
+        relation_weight: weight of the added relation vector.
+        dropout: on the attention scalars.
+        norm: layer normalisation of whatever a layer reads and of what it has aggregated.
+        residual: add :math:`g^0 + g^{k-1}` to every layer.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        layers: int = 2,
+        *,
+        first: Pooling = "mean",
+        variant: Variant = "second-order",
+        relations: Combination = "off",
+        n_relations: int = 0,
+        relation_weight: float = 0.6,
+        dropout: float = 0.5,
+        norm: bool = True,
+        residual: bool = True,
+    ) -> None:
+        super().__init__()
+        self.first, self.variant, self.residual = first, variant, residual
+
+        def norms(count: int) -> nn.ModuleList:
+            return nn.ModuleList(nn.LayerNorm(dim) if norm else nn.Identity() for _ in range(count))
+
+        self.input_norm = norms(1)[0]
+        contexts = 1 if variant == "second-order" else layers
+        self.contexts = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(contexts))
+        self.context_norms = norms(contexts)
+        self.attentions = nn.ModuleList(NeighbourAttention(dim, dropout) for _ in range(layers))
+        self.attention_norms = norms(layers)
+        self.relations = nn.ModuleList()
+        if relations != "off":
+            self.relation_vectors = nn.Parameter(torch.empty(2 * n_relations, dim))
+            self.relation_norm = norms(1)[0]
+            nn.init.xavier_uniform_(self.relation_vectors)
+            self.relations.extend(
+                RelationContext(dim, relations, relation_weight, dropout) for _ in range(layers + 1)
+            )
+        self.output_norms = norms(layers + 1)
+        for linear in self.contexts:
+            nn.init.xavier_uniform_(linear.weight)
+
+    @property
+    def order(self) -> int:
+        """How many layers back the keys of a layer lie (what ``GraphView.build`` asks)."""
+        return 2 if self.variant == "second-order" else 1
+
+    def forward(self, inputs: Tensor, view: GraphView) -> list[Tensor]:
+        """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape."""
+        keys = self.input_norm(inputs)
+        relations = self.relation_norm(self.relation_vectors) if self.relations else None
+        outputs = [self._finish(0, self._context(0, keys, view.first), [], relations, view)]
+        query = outputs[0]
+        for k, graph in enumerate(view.layers, start=1):
+            g = self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph))
+            outputs.append(self._finish(k, g, outputs, relations, view))
+            if self.variant == "second-order":
+                keys, query = outputs[-2], outputs[-1]
+            elif k < len(view.layers):
+                keys = outputs[-1]
+                query = self._context(k, keys, view.layers[k])
+        return outputs
+
+    def _context(self, k: int, vectors: Tensor, graph: Adjacency) -> Tensor:
+        context: Tensor = self.context_norms[k](self.contexts[k](pool(vectors, graph, self.first)))
+        return context
+
+    def _finish(
+        self,
+        k: int,
+        g: Tensor,
+        earlier: list[Tensor],
+        relations: Tensor | None,
+        view: GraphView,
+    ) -> Tensor:
+        """What every layer does to the neighbours' sum: relations, residual, normalisation."""
+        if relations is not None:
+            g = self.relations[k](g, relations, view.relations)
+        if self.residual and earlier:
+            g = g + earlier[0] if relations is None else g.add_(earlier[0])
+            g = g.add_(earlier[-1])
+        finished: Tensor = self.output_norms[k](g)
+        return finished

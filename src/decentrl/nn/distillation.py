@@ -1,0 +1,76 @@
+"""Self-distillation: the input embedding teaches the decentralised one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Distillation = Literal["detached", "infonce", "l2", "none"]
+Head = Literal["bilinear", "mlp"]
+
+
+class SelfDistillation(nn.Module):
+    r"""Make the decentralised vector g predict its own entity's input embedding e.
+
+    .. math::
+        f(g, \hat e) = \exp(g^\top W_f \hat e), \quad
+        L = -\sum_i \log \frac{f(g_i, \hat e_i)}{f(g_i, \hat e_i) + \sum_{k \in X} f(g_i, \hat e_k)}
+
+    X are sampled entities, shared by the batch; the paper's bias cancels in the quotient and is
+    left out.
+
+    Args:
+        student_dim: width of g.
+        teacher_dim: width of e.
+        variant: ``detached`` (the paper: ê is a copy without gradient), ``infonce`` (gradients
+            flow into e too), ``l2`` (squared distance of a projection of g to ê, no negatives) or
+            ``none``.
+        head: ``bilinear`` is the paper's :math:`W_f`; ``mlp`` is Linear → ReLU → LayerNorm →
+            dropout, close to the authors' code.
+        dropout: of the ``mlp`` head.
+    """
+
+    def __init__(
+        self,
+        student_dim: int,
+        teacher_dim: int,
+        variant: Distillation = "detached",
+        head: Head = "bilinear",
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.variant = variant
+        projection = nn.Linear(student_dim, teacher_dim, bias=head == "mlp")
+        nn.init.xavier_uniform_(projection.weight)
+        self.head: nn.Module = projection
+        if head == "mlp":
+            nn.init.zeros_(projection.bias)
+            self.head = nn.Sequential(
+                projection, nn.ReLU(), nn.LayerNorm(teacher_dim), nn.Dropout(dropout)
+            )
+
+    def forward(self, students: Tensor, teachers: Tensor, ids: Tensor, negatives: Tensor) -> Tensor:
+        """Sum of the batch's losses.
+
+        Args:
+            students: g of the batch, [b, student_dim].
+            teachers: e of all entities, [n_entities, teacher_dim].
+            ids: the batch's entities, int64[b].
+            negatives: sampled entities, int64[m]; those equal to the student's own do not count.
+        """
+        if self.variant == "none":
+            return students.new_zeros(())
+        predicted = self.head(students)
+        own, others = teachers[ids], teachers[negatives]
+        if self.variant != "infonce":
+            own, others = own.detach(), others.detach()
+        if self.variant == "l2":
+            return (predicted - own).square().sum()
+        right = (predicted * own).sum(-1, keepdim=True)
+        wrong = predicted @ others.t()
+        wrong = wrong.masked_fill(ids[:, None] == negatives[None, :], -torch.inf)
+        logits = torch.cat((right, wrong), dim=1)
+        return F.cross_entropy(logits, torch.zeros_like(ids), reduction="sum")

@@ -1,0 +1,64 @@
+"""Losses that pull linked entities together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from decentrl.graph.adjacency import Adjacency
+from decentrl.nn.aggregate import edge_dots
+
+
+def joined_dots(parts: Sequence[Tensor], pairs: Adjacency) -> Tensor:
+    """Dot products of joined vectors, one a pair, without making the joined vectors.
+
+    An entity's vector is its parts, each of length 1, concatenated and scaled to length 1 again;
+    a part of length 0 stays 0. So a dot product is a mean of the parts' cosines.
+
+    Args:
+        parts: [n_entities, d] each, not normalised.
+        pairs: n_entities × n_entities.
+    Returns:
+        [n_pairs].
+    """
+    total: Tensor | float = 0.0
+    present = torch.zeros(len(parts[0]), dtype=parts[0].dtype, device=parts[0].device)
+    for part in parts:
+        length = torch.linalg.vector_norm(part, dim=-1)
+        inverse = 1 / length.clamp(min=1e-12)
+        dots = edge_dots(part, part, pairs)
+        total = total + dots * inverse[pairs.rows] * inverse[pairs.columns]
+        present = present + (length.detach() > 0)
+    scale = present.clamp(min=1).rsqrt()
+    return total * scale[pairs.rows] * scale[pairs.columns]
+
+
+def contrastive_alignment_loss(
+    near: Tensor, far: Tensor, *, margin: float = 1.5, weight: float = 0.1, squared: bool = True
+) -> Tensor:
+    r"""Linked pairs together, sampled pairs at least a margin apart.
+
+    .. math::
+        L = \sum_{(i,j) \in S^+} \|g_i - g_j\| +
+            \alpha \sum_{(i',j') \in S^-} [\lambda - \|g_{i'} - g_{j'}\|]_+
+
+    Args:
+        near: dot products of the two vectors of each training link, which have length 1, so that
+            ‖a - b‖² = 2 - 2 a·b.
+        far: the same of sampled pairs.
+        margin: λ.
+        weight: α.
+        squared: take squared distances, as the authors' code does.
+    """
+    pull = _distance(near, squared).sum()
+    push = F.relu(margin - _distance(far, squared)).sum()
+    return pull + weight * push
+
+
+def _distance(dots: Tensor, squared: bool) -> Tensor:
+    square = 2 - 2 * dots
+    # A distance of exactly 0 has no gradient under the root; the small constant gives it one.
+    return square if squared else (square.clamp(min=0) + 1e-12).sqrt()

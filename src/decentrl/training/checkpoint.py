@@ -1,0 +1,89 @@
+"""Everything that the next step depends on, in one file that is either whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from decentrl.errors import BundleError
+
+FILE = "checkpoint.safetensors"
+
+
+def save_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    rng: np.random.Generator,
+    best: dict[str, Tensor],
+    progress: dict[str, Any],
+) -> None:
+    """Write weights, optimizer, best weights so far, all random states and ``progress`` (JSON)."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    state = {"progress": progress, "numpy": rng.bit_generator.state}
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{FILE}.part"
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(contiguous, temporary, metadata={"state": json.dumps(state)})
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.replace(folder / FILE)
+
+
+def load_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    rng: np.random.Generator,
+) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Put everything back; returns the best weights and ``progress``, or None without a file."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = json.loads(file.metadata()["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        model.load_state_dict(_strip(tensors, "model."))
+        _restore_optimizer(optimizer, _strip(tensors, "optimizer."))
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise BundleError(
+            f"{path}: this checkpoint is damaged or of another model; "
+            f"delete it to start over ({_first_line(error)})"
+        ) from error
+    torch.set_rng_state(tensors["random.cpu"])
+    if torch.cuda.is_available() and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    rng.bit_generator.state = state["numpy"]
+    return _strip(tensors, "best."), state["progress"]
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    full = optimizer.state_dict()
+    full["state"] = {}
+    for key, tensor in tensors.items():
+        index, name = key.split(".", 1)
+        full["state"].setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict(full)
+
+
+def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

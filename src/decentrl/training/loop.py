@@ -1,0 +1,114 @@
+"""One loop for every model: steps, validation, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decentrl.config import TrainingConfig
+from decentrl.errors import DecentRLError
+from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
+
+Row = dict[str, Any]
+METRICS = "metrics.jsonl"
+
+
+class Objective(Protocol):
+    """What is trained: a model, its batches, its loss, and how good it is on held-out data."""
+
+    model: nn.Module
+
+    def batches(self, rng: np.random.Generator) -> Iterable[Any]: ...
+
+    def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
+
+    def validate(self) -> dict[str, float] | None:
+        """Metrics of which ``hits@1`` or ``mrr`` comes first and decides; None without data."""
+        ...
+
+
+def train(
+    objective: Objective,
+    config: TrainingConfig,
+    seed: int,
+    *,
+    run: Path | None = None,
+    resume: bool = False,
+    on_epoch: Callable[[Row], None] | None = None,
+) -> list[Row]:
+    """Train in place and return one row an epoch; the best validated weights stay in the model.
+
+    With ``run``, ``metrics.jsonl`` and a checkpoint are kept there; with ``resume`` the loop goes
+    on from that checkpoint and ends where an uninterrupted run would have ended, bit for bit on
+    a CPU. The caller seeds torch before it makes the model.
+    """
+    model = objective.model
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
+    rng = np.random.default_rng(seed)
+    history: list[Row] = []
+    best: dict[str, Tensor] = {}
+    best_value, misses = -1.0, 0
+    if run is not None and resume:
+        restored = load_checkpoint(run / "checkpoint", model, optimizer, rng)
+        if restored is not None:
+            best, progress = restored
+            history, misses = progress["history"], progress["misses"]
+            best_value = progress["best_value"]
+    if run is not None:
+        run.mkdir(parents=True, exist_ok=True)
+        (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in history), "utf-8")
+
+    saved = time.monotonic()
+    for epoch in range(len(history) + 1, config.epochs + 1):
+        if config.patience and misses >= config.patience:
+            break
+        started = time.perf_counter()
+        row: Row = {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
+        if epoch % config.validate_every == 0 or epoch == config.epochs:
+            measured = objective.validate()
+            if measured:
+                row |= {f"valid_{name}": value for name, value in measured.items()}
+                value = next(iter(measured.values()))
+                misses = 0 if value > best_value else misses + 1
+                if value > best_value:
+                    best_value = value
+                    best = {name: t.clone() for name, t in model.state_dict().items()}
+        row["seconds"] = time.perf_counter() - started
+        history.append(row)
+        if on_epoch is not None:
+            on_epoch(row)
+        if run is not None:
+            with (run / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            if time.monotonic() - saved >= config.checkpoint_every:
+                progress = {"history": history, "misses": misses, "best_value": best_value}
+                save_checkpoint(run / "checkpoint", model, optimizer, rng, best, progress)
+                saved = time.monotonic()
+    if best:
+        model.load_state_dict(best)
+    return history
+
+
+def _one_epoch(
+    objective: Objective, optimizer: torch.optim.Optimizer, rng: np.random.Generator, epoch: int
+) -> float:
+    objective.model.train()
+    total = 0.0
+    for batch in objective.batches(rng):
+        loss = objective.loss(batch, rng)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        total += loss.item()
+    if not np.isfinite(total):
+        raise DecentRLError(
+            f"the loss is {total} in epoch {epoch}; lower training.learning_rate and start again"
+        )
+    return total

@@ -1,0 +1,109 @@
+"""Datasets by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.graph_task import GraphTask
+from decentrl.data.registry import data_root, list_datasets, load_dataset
+from decentrl.errors import InputError
+
+PUBLISHED = [x for x in list_datasets() if not x.packaged]
+
+
+def test_world_is_inside_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
+    task = load_dataset("world")
+    assert isinstance(task, AlignmentTask)
+    assert min(len(task.train), len(task.test)) > 0
+    assert not task.open_world
+
+
+def test_world_can_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DECENTRL_DATA", raising=False)
+    task = load_dataset("world", open_world=True)
+    assert isinstance(task, AlignmentTask)
+    assert task.unknown is not None
+    assert task.unknown.sum() == int(0.2 * len(task.test))
+
+
+@pytest.mark.parametrize("name", ["world/cldr", "world/geonames"])
+def test_each_side_of_world_is_a_graph_with_splits(name: str) -> None:
+    task = load_dataset(name)
+    assert isinstance(task, GraphTask)
+    n = sum(map(len, (task.graph.triples, task.valid, task.test)))
+    assert abs(len(task.test) / n - 0.1) < 0.02
+    assert abs(len(task.valid) / n - 0.1) < 0.02
+    opened = load_dataset(name, open_world=True)
+    assert isinstance(opened, GraphTask)
+    assert opened.new_entities is not None
+    assert len(opened.new_entities) == int(0.2 * len(task.graph.entities))
+
+
+def test_an_unknown_name_lists_the_nearest() -> None:
+    with pytest.raises(
+        InputError, match="no dataset or folder 'dbp15k/zh'; did you mean dbp15k/zh-en"
+    ):
+        load_dataset("dbp15k/zh")
+
+
+def test_missing_files_say_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"set DECENTRL_DATA .* FB15K-237, or run: decentrl data fetch"
+    ):
+        load_dataset("fb15k-237", root=str(tmp_path))
+
+
+def test_a_half_fetched_dataset_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "WN18"
+    folder.mkdir()
+    for name in ("entities", "relations", "train"):
+        (folder / f"{name}.tsv").write_text("0\ta\n" if name != "train" else "a\ta\ta\n")
+    with pytest.raises(InputError, match=r"files of wn18 are missing \(test, valid\)"):
+        load_dataset("wn18", root=str(tmp_path))
+
+
+def test_a_file_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("a\tr\tb\n")
+    with pytest.raises(InputError, match="a file, not the folder of a dataset"):
+        load_dataset(str(tmp_path / "g.tsv"))
+
+
+def test_any_folder_of_a_known_layout_is_a_dataset(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.txt").write_text("a\tr\tb\n")
+    task = load_dataset(str(folder))
+    assert task.name == "mine"
+
+
+def test_the_root_is_the_environment_or_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("DECENTRL_DATA", "")
+    assert data_root() == tmp_path / "decentrl"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert data_root() == Path.home() / ".cache" / "decentrl"
+    monkeypatch.setenv("DECENTRL_DATA", "/data")
+    assert data_root() == Path("/data")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("info", PUBLISHED, ids=lambda x: x.name)
+def test_the_published_datasets_have_the_published_entities(info) -> None:  # type: ignore[no-untyped-def]
+    task = load_dataset(info.name.upper())
+    if isinstance(task, AlignmentTask):
+        assert (len(task.left.entities), len(task.right.entities)) == info.entities()
+        assert (len(task.train), len(task.test)) == (4500, 10500)
+    else:
+        assert (len(task.graph.entities),) == info.entities()
+    assert info.present()
+
+
+def test_a_dataset_without_an_open_world_says_how_to_make_one() -> None:
+    with pytest.raises(InputError, match="make one with: decentrl data split wn18rr"):
+        load_dataset("wn18rr", open_world=True)
