@@ -56,9 +56,7 @@ class Aligner:
         self._scores: dict[str, Scores] = {}
 
     @classmethod
-    def from_preset(
-        cls, name: str, *settings: str, seed: int = 0, device: str = "auto"
-    ) -> Aligner:
+    def from_preset(cls, name: str, *settings: str, seed: int = 0, device: str = "auto") -> Aligner:
         """``Aligner.from_preset("paper", "model.dim=128", seed=1)``."""
         return cls(Config.from_preset(name, settings, seed), device)
 
@@ -158,19 +156,27 @@ class Aligner:
         return self._task
 
     def evaluate(
-        self, candidates: tuple[str, ...] = ("test", "all")
+        self,
+        candidates: tuple[str, ...] = ("test", "all"),
+        links: str | PathLike[str] | None = None,
     ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
-        """Metrics of the test links (rows as in ``results.json``) and their ranks by matcher."""
+        """Metrics of the test links, or of those in a file, and their ranks.
+
+        Returns:
+            rows as in ``results.json``, and the ranks left to right among ``test`` by matcher.
+        """
         task = self.task
-        if not len(task.test):
-            raise InputError("there are no test links", remedy="give some when fitting")
-        unknown = None if task.unknown is None else torch.from_numpy(task.unknown)
+        test, unknown = task.test, task.unknown
+        if links is not None:
+            test, unknown = task.read_links(links), None
+        if not len(test):
+            raise InputError("there are no test links", remedy="give some")
         return evaluate_links(
             self._vectors["left"],
             self._vectors["right"],
-            torch.from_numpy(task.test).to(self._vectors["left"].device),
+            torch.from_numpy(test).to(self.device),
             self.config.matching,
-            unknown=unknown,
+            unknown=None if unknown is None else torch.from_numpy(unknown),
             candidates=candidates,
         )
 
@@ -226,6 +232,35 @@ class Aligner:
                 "score": best.reshape(-1).astype(np.float32),
             }
         )
+
+    def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
+        """The best match of every left test entity among the test targets, beside the truth.
+
+        Each row has left, right, truth, score, correct and degree (triples the entity is in).
+        """
+        task, matcher = self.task, matcher or self.config.matching.matcher
+        left, right = self._vectors["left"], self._vectors["right"]
+        links = torch.from_numpy(task.test).to(left.device)
+        cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
+        rows = np.arange(len(task.test))
+        best, found = _best(apply_matcher(cosine, matcher, self.config.matching), rows, rows, 1)
+        triples = [task.left.triples, *(task.auxiliary or ())[:1]]
+        ends = np.concatenate(triples)[:, [0, 2]].reshape(-1)
+        degree = np.bincount(ends, minlength=len(task.left.entities))[task.test[:, 0]]
+        names = task.right.entities
+        return [
+            {
+                "left": label,
+                "right": names[int(task.test[other, 1])],
+                "truth": names[int(task.test[row, 1])],
+                "score": float(score),
+                "correct": bool(task.test[other, 1] == task.test[row, 1]),
+                "degree": int(degree[row]),
+            }
+            for row, (label, other, score) in enumerate(
+                zip(task.left.entities.take(task.test[:, 0]), found[:, 0], best[:, 0], strict=True)
+            )
+        ]
 
     def embed(self, labels: Sequence[str], side: Side = "left") -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d], of length 1."""

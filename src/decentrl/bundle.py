@@ -25,6 +25,7 @@ from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from torch import Tensor
 
 FORMAT, VERSION = "decentrl-bundle", 1
@@ -67,6 +68,7 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
         }
         (part / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
         for path in part.iterdir():
+            path.chmod(0o644)  # safetensors keeps its files private
             _sync(path)
         part.chmod(0o755)
         _replace_folder(part, folder)
@@ -160,7 +162,7 @@ def _load(path: Path) -> dict[str, Tensor]:
 def _task_tensors(task: AlignmentTask) -> dict[str, Tensor]:
     import torch
 
-    arrays = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         "left": task.left.triples,
         "right": task.right.triples,
         "train": task.train,
@@ -176,9 +178,7 @@ def _task_tensors(task: AlignmentTask) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
-def _task(
-    name: str, labels: dict[str, Vocabulary], tensors: Mapping[str, Tensor]
-) -> AlignmentTask:
+def _task(name: str, labels: dict[str, Vocabulary], tensors: Mapping[str, Tensor]) -> AlignmentTask:
     arrays = {key: tensor.numpy() for key, tensor in tensors.items()}
     left = KnowledgeGraph(labels["left.entities"], labels["left.relations"], arrays["left"])
     right = KnowledgeGraph(labels["right.entities"], labels["right.relations"], arrays["right"])

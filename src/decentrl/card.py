@@ -41,5 +41,10 @@ def alignment_card(
             for r in results
         ]
         lines.append("")
-    lines += ["```python", "from decentrl import Aligner", 'Aligner.load("RUN").match(top=5)', "```"]
+    lines += [
+        "```python",
+        "from decentrl import Aligner",
+        'Aligner.load("RUN").match(top=5)',
+        "```",
+    ]
     return "\n".join(lines) + "\n"

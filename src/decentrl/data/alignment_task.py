@@ -72,6 +72,10 @@ class AlignmentTask:
             digest.update(np.ascontiguousarray(part, "<i8").tobytes())
         return digest.hexdigest()
 
+    def read_links(self, file: str | PathLike[str]) -> Ids:
+        """Other links between the same graphs, int64[n, 2]."""
+        return LinkSets(self.left.entities, self.right.entities).add(read_table(file, LINK), "test")
+
     @classmethod
     def read(
         cls,

@@ -31,13 +31,14 @@ def _csr(indptr: Tensor, columns: Tensor, weights: Tensor, n_columns: int) -> Te
 def _sparse_product(indptr: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     """out[i] = Σ over edges e of row i of weights[e] · values[columns[e]]."""
     if values.device.type == "cuda":
-        return _csr(indptr, columns, weights, len(values)) @ values
+        product: Tensor = _csr(indptr, columns, weights, len(values)) @ values
+        return product
     return F.embedding_bag(
         columns,
-        values,
+        values.detach(),  # we are inside our own autograd; torch would prepare a second one
         indptr,
         mode="sum",
-        per_sample_weights=weights,
+        per_sample_weights=weights.detach(),
         include_last_offset=True,
     )
 
@@ -129,7 +130,7 @@ def segment_softmax(logits: Tensor, graph: Adjacency) -> Tensor:
     Returns:
         [n_edges], summing to 1 over every row that has an edge.
     """
-    result: Tensor = _SegmentSoftmax.apply(logits, graph)
+    result: Tensor = _SegmentSoftmax.apply(logits, graph)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -142,16 +143,22 @@ def weighted_sum(weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
     Returns:
         [n_rows, d], 0 where a row has no edge.
     """
-    result: Tensor = _WeightedSum.apply(weights, values, graph)
+    result: Tensor = _WeightedSum.apply(weights, values, graph)  # type: ignore[no-untyped-call]
     return result
 
 
 def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
-    """out[e] = left[i] · right[j] for every edge e = (i ← j): [n_rows, d], [n_columns, d] → [n_edges].
+    """out[e] = left[i] · right[j] for every edge e = (i ← j).
 
     The way to compare many pairs of vectors without gathering them.
+
+    Args:
+        left: [n_rows, d].
+        right: [n_columns, d].
+    Returns:
+        [n_edges].
     """
-    result: Tensor = _EdgeDots.apply(left, right, graph)
+    result: Tensor = _EdgeDots.apply(left, right, graph)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -166,3 +173,41 @@ def pool(values: Tensor, graph: Adjacency, how: str = "mean") -> Tensor:
         weights = weights / graph.degrees()[graph.rows]
     return weighted_sum(weights, values, graph)
 
+
+class _RowNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, epsilon: float) -> Tensor:
+        normed, _, scale = torch.native_layer_norm(rows, rows.shape[-1:], None, None, epsilon)
+        ctx.save_for_backward(normed, scale)
+        return normed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        normed, scale = ctx.saved_tensors
+        # The gradient of a layer normalisation depends on its input only through its output, so
+        # the output, which the next layer keeps anyway, stands in for an input with mean 0 and
+        # deviation 1.
+        for_rows, _, _ = torch.ops.aten.native_layer_norm_backward(
+            gradient.contiguous(),
+            normed,
+            normed.shape[-1:],
+            torch.zeros_like(scale),
+            torch.ones_like(scale),
+            None,
+            None,
+            [True, False, False],
+        )
+        return for_rows.mul_(scale), None
+
+
+class RowNorm(torch.nn.Module):
+    """Layer normalisation without an affine part: rows of mean 0 and length √d (0 stays 0).
+
+    The same function as ``LayerNorm(elementwise_affine=False)``; it keeps its output for the
+    backward pass instead of its input, which saves a tensor of the size of g in every layer.
+    """
+
+    def forward(self, rows: Tensor) -> Tensor:
+        normed: Tensor = _RowNorm.apply(rows, 1e-5)  # type: ignore[no-untyped-call]
+        return normed

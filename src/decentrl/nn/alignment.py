@@ -45,6 +45,7 @@ class AlignmentModel(nn.Module):
         )
         self.first_part = 1 if model.output == "layers" else 0
         self.with_input = model.output == "all-layers+input"
+        self.constant_length = model.norm and not self.with_input
         self.dim = model.dim * (model.layers + 1 - self.first_part + self.with_input)
         self.distillation = SelfDistillation(
             self.dim, model.dim, distillation.variant, distillation.head, distillation.dropout

@@ -10,11 +10,17 @@ from torch import Tensor, nn
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.view import GraphView
-from decentrl.nn.aggregate import pool, segment_softmax, weighted_sum
+from decentrl.nn.aggregate import RowNorm, pool, segment_softmax, weighted_sum
 
 Pooling = Literal["mean", "max", "sum"]
 Variant = Literal["second-order", "context"]
 Combination = Literal["add", "multiply", "off"]
+
+
+def _linear(dim: int) -> nn.Linear:
+    layer = nn.Linear(dim, dim, bias=False)
+    nn.init.xavier_uniform_(layer.weight)
+    return layer
 
 
 class NeighbourAttention(nn.Module):
@@ -38,9 +44,9 @@ class NeighbourAttention(nn.Module):
         super().__init__()
         self.query_score = nn.Linear(dim, 1)
         self.key_score = nn.Linear(dim, 1, bias=False)
-        self.value = nn.Linear(dim, dim, bias=False)
+        self.value = _linear(dim)
         self.dropout = nn.Dropout(dropout)
-        for layer in (self.query_score, self.key_score, self.value):
+        for layer in (self.query_score, self.key_score):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.query_score.bias)
 
@@ -56,7 +62,8 @@ class NeighbourAttention(nn.Module):
         weights = self.weights(query, keys, graph)
         # W after or before the sum is the same; it is cheaper on the shorter side.
         if graph.n_rows <= graph.n_columns:
-            return self.value(weighted_sum(weights, keys, graph))
+            summed: Tensor = self.value(weighted_sum(weights, keys, graph))
+            return summed
         return weighted_sum(weights, self.value(keys), graph)
 
 
@@ -108,7 +115,7 @@ class DAN(nn.Module):
         n_relations: how many relations there are (each has two directions).
         relation_weight: weight of the added relation vector.
         dropout: on the attention scalars.
-        norm: layer normalisation of whatever a layer reads and of what it has aggregated.
+        norm: normalise whatever a layer reads and what it has aggregated to the length √dim.
         residual: add :math:`g^0 + g^{k-1}` to every layer.
     """
 
@@ -130,11 +137,11 @@ class DAN(nn.Module):
         self.first, self.variant, self.residual = first, variant, residual
 
         def norms(count: int) -> nn.ModuleList:
-            return nn.ModuleList(nn.LayerNorm(dim) if norm else nn.Identity() for _ in range(count))
+            return nn.ModuleList(RowNorm() if norm else nn.Identity() for _ in range(count))
 
         self.input_norm = norms(1)[0]
         contexts = 1 if variant == "second-order" else layers
-        self.contexts = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(contexts))
+        self.contexts = nn.ModuleList(_linear(dim) for _ in range(contexts))
         self.context_norms = norms(contexts)
         self.attentions = nn.ModuleList(NeighbourAttention(dim, dropout) for _ in range(layers))
         self.attention_norms = norms(layers)
@@ -147,8 +154,6 @@ class DAN(nn.Module):
                 RelationContext(dim, relations, relation_weight, dropout) for _ in range(layers + 1)
             )
         self.output_norms = norms(layers + 1)
-        for linear in self.contexts:
-            nn.init.xavier_uniform_(linear.weight)
 
     @property
     def order(self) -> int:

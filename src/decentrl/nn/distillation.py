@@ -68,7 +68,8 @@ class SelfDistillation(nn.Module):
         if self.variant != "infonce":
             own, others = own.detach(), others.detach()
         if self.variant == "l2":
-            return (predicted - own).square().sum()
+            distance: Tensor = (predicted - own).square().sum()
+            return distance
         right = (predicted * own).sum(-1, keepdim=True)
         wrong = predicted @ others.t()
         wrong = wrong.masked_fill(ids[:, None] == negatives[None, :], -torch.inf)

@@ -12,7 +12,7 @@ from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import edge_dots
 
 
-def joined_dots(parts: Sequence[Tensor], pairs: Adjacency) -> Tensor:
+def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool = False) -> Tensor:
     """Dot products of joined vectors, one a pair, without making the joined vectors.
 
     An entity's vector is its parts, each of length 1, concatenated and scaled to length 1 again;
@@ -21,13 +21,15 @@ def joined_dots(parts: Sequence[Tensor], pairs: Adjacency) -> Tensor:
     Args:
         parts: [n_entities, d] each, not normalised.
         pairs: n_entities × n_entities.
+        constant_length: the parts' lengths do not depend on any parameter (they come from a layer
+            normalisation), so no gradient has to flow through them.
     Returns:
         [n_pairs].
     """
     total: Tensor | float = 0.0
     present = torch.zeros(len(parts[0]), dtype=parts[0].dtype, device=parts[0].device)
     for part in parts:
-        length = torch.linalg.vector_norm(part, dim=-1)
+        length = torch.linalg.vector_norm(part.detach() if constant_length else part, dim=-1)
         inverse = 1 / length.clamp(min=1e-12)
         dots = edge_dots(part, part, pairs)
         total = total + dots * inverse[pairs.rows] * inverse[pairs.columns]

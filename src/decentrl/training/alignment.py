@@ -66,7 +66,7 @@ class AlignmentObjective:
         left, right = vectors.chunk(2)
         loss = contrastive_alignment_loss(
             (left * right).sum(-1),
-            joined_dots(parts, negatives),
+            joined_dots(parts, negatives, self.model.constant_length),
             margin=settings.margin,
             weight=settings.weight,
             squared=settings.squared,
@@ -87,9 +87,7 @@ class AlignmentObjective:
             return None
         vectors = self.model.encode(self.view)
         left = _open(0, self.graph.n_left, self.links[:, 0], self.valid[:, 0])
-        right = _open(
-            self.graph.n_left, self.graph.n_entities, self.links[:, 1], self.valid[:, 1]
-        )
+        right = _open(self.graph.n_left, self.graph.n_entities, self.links[:, 1], self.valid[:, 1])
         matching = self.config.matching
         cosine = Scores.cosine(vectors[left], vectors[right])
         scores = apply_matcher(cosine, matching.matcher, matching)

@@ -23,7 +23,8 @@ METRICS = "metrics.jsonl"
 class Objective(Protocol):
     """What is trained: a model, its batches, its loss, and how good it is on held-out data."""
 
-    model: nn.Module
+    @property
+    def model(self) -> nn.Module: ...
 
     def batches(self, rng: np.random.Generator) -> Iterable[Any]: ...
 
@@ -87,7 +88,7 @@ def train(
         if run is not None:
             with (run / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            if time.monotonic() - saved >= config.checkpoint_every:
+            if time.monotonic() - saved >= config.checkpoint_every or epoch == config.epochs:
                 progress = {"history": history, "misses": misses, "best_value": best_value}
                 save_checkpoint(run / "checkpoint", model, optimizer, rng, best, progress)
                 saved = time.monotonic()

@@ -1,0 +1,297 @@
+"""What the alignment commands do once their words are understood."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from decentrl.cli.output import check_output, write_matches
+from decentrl.config import Config
+from decentrl.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.runs import Sources
+
+
+def run(
+    sources: Sources,
+    config: Config,
+    output: Path,
+    *,
+    seeds: int,
+    device: str,
+    resume: bool,
+    overwrite: bool,
+    as_json: bool,
+    command: str,
+) -> None:
+    """``decentrl align``."""
+    _keep_freed_memory()
+    from dataclasses import replace
+
+    from decentrl.runs import RESULTS, align, average, pick_samples, read_settings, remove_run
+
+    if seeds:
+        if resume and not (output / "seed-0").exists():
+            raise InputError("no run with --seeds here", file=output, remedy="leave out --resume")
+        places = [(output / f"seed-{i}", i) for i in range(seeds)]
+    else:
+        places = [(output, config.seed)]
+    if resume and (places[0][0] / RESULTS).exists() and not seeds:
+        raise InputError("this run is finished", file=output, remedy="`decentrl info` shows it")
+    if overwrite and not resume:
+        sources.read(config.seed)  # bad input must not cost the old run
+        remove_run(output)
+
+    console = Console(stderr=as_json, highlight=False)
+    done: list[dict[str, Any]] = []
+    samples: Sequence[Mapping[str, Any]] = ()
+    for folder, seed in places:
+        chosen, used = sources, replace(config, seed=seed)
+        goes_on = resume and folder.exists()
+        if goes_on and (folder / RESULTS).exists():
+            done.append(json.loads((folder / RESULTS).read_text("utf-8")))
+            continue
+        if goes_on:
+            chosen, used = read_settings(folder)
+        with _progress(used.training.epochs) as on_epoch:
+            aligner, results = align(
+                chosen, used, folder,
+                device=device, resume=goes_on, command=command, on_epoch=on_epoch,
+                on_start=partial(_announce, console, chosen),
+            )  # fmt: skip
+        done.append(results)
+        samples = pick_samples(aligner.test_matches(), 10) if results["results"] else ()
+    summary = average(done) if seeds else done[0]
+    if seeds:
+        text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+        (output / RESULTS).write_text(text, "utf-8")
+    if as_json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    console.print(results_table(summary))
+    if samples:
+        console.print(_sample_table(samples))
+    report = output / ("seed-0/report.html" if seeds else "report.html")
+    console.print(f"report   {report}\nmatches  decentrl match {output} --top 5", soft_wrap=True)
+
+
+def evaluate(folder: Path, links: str, device: str, as_json: bool) -> None:
+    """``decentrl evaluate``."""
+    from decentrl.aligner import Aligner
+
+    aligner = Aligner.load(folder, device)
+    rows, _ = aligner.evaluate(links=links or None)
+    results = {
+        "dataset": aligner.task.name,
+        "open_world": aligner.task.open_world,
+        "preset": aligner.config.preset,
+        "seed": aligner.config.seed,
+        "results": rows,
+    }
+    if as_json:
+        print(json.dumps(results, indent=2, ensure_ascii=False))
+    else:
+        Console(highlight=False).print(results_table(results))
+
+
+def match(
+    folder: Path,
+    entities: list[str] | None,
+    top: int,
+    side: str,
+    matcher: str | None,
+    output: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """``decentrl match``."""
+    if output is not None:
+        check_output(output, top)
+    from decentrl.aligner import Aligner
+
+    aligner = Aligner.load(folder, device)
+    table = aligner.match(
+        entities or None, top=top, side=cast(Literal["left", "right"], side), matcher=matcher
+    )
+    if output is not None:
+        write_matches(table, output)
+        Console(stderr=True, highlight=False).print(f"{output}: {table.num_rows:,} matches")
+    elif as_json:
+        print(json.dumps(table.to_pylist(), indent=2, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        shown = _plain_table("", "left", "right", "rank", "score")
+        for row in table.slice(0, 50).to_pylist():
+            labels = (_escape(row["left"]), _escape(row["right"]))
+            shown.add_row(*labels, str(row["rank"]), f"{row['score']:.4f}")
+        console = Console(highlight=False)
+        console.print(shown)
+        if table.num_rows > 50:
+            console.print(f"… and {table.num_rows - 50:,} more: write them with -o matches.tsv")
+    else:
+        for row in table.to_pylist():
+            print(f"{row['left']}\t{row['right']}\t{row['rank']}\t{row['score']:.6f}")
+
+
+def info(folder: Path, results: Mapping[str, Any]) -> None:
+    """``decentrl info``."""
+    console = Console(highlight=False)
+    card = folder / "bundle" / "README.md"
+    if card.is_file():
+        text = card.read_text("utf-8").split("Quality on the test links")[0].rstrip()
+        console.print(text, markup=False)
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
+    memory = results["peak_memory_bytes"] / 2**20
+    console.print(f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB\n")
+    console.print(results_table(results))
+
+
+def results_table(results: Mapping[str, Any]) -> Table:
+    """Metrics for people: per cent, with the spread where there are several seeds."""
+    world = "open world" if results["open_world"] else "closed world"
+    title = f"{results['dataset']}, {world}, preset {results['preset']}"
+    parts = any(row["subset"] != "all" for row in results["results"])
+    table = _plain_table(title, "direction", "among", *(["entities"] if parts else []), "matcher")
+    for name in ("n", "Hits@1", "Hits@10", "MRR", "MR"):
+        table.add_column(name, justify="right", no_wrap=True)
+    before: tuple[str, str] | None = None
+    for row in results["results"]:
+        group = (row["direction"].replace("-", " → "), row["candidates"])
+        if before not in (None, group):
+            table.add_section()
+        place = list(group if before != group else ("", ""))
+        before = group
+        if parts:
+            place.append(row["subset"])
+        table.add_row(*place, row["matcher"], f"{row['n']:,}", *_cells(row))
+    return table
+
+
+def _plain_table(title: str, *names: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.pad_edge = False
+    for name in names:
+        table.add_column(name, no_wrap=name not in ("left", "right", "best match", "truth"))
+    return table
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    cells = []
+    for name, digits, scale in (
+        ("hits@1", 1, 100),
+        ("hits@10", 1, 100),
+        ("mrr", 3, 1),
+        ("mr", 1, 1),
+    ):
+        spread = row.get(f"{name}_std")
+        text = f"{scale * row[name]:.{digits}f}"
+        cells.append(text if spread is None else f"{text} ± {scale * spread:.{digits}f}")
+    return cells
+
+
+def _sample_table(samples: Sequence[Mapping[str, Any]]) -> Table:
+    table = _plain_table("Ten of the test entities", "", "left", "best match", "truth")
+    for row in samples:
+        right = row["correct"]
+        table.add_row(
+            "[green]✓" if right else "[red]✗",
+            *(_escape(row[name]) for name in ("left", "right")),
+            "" if right else _escape(row["truth"]),
+        )
+    return table
+
+
+def _escape(label: str) -> str:
+    from rich.markup import escape
+
+    return escape(label)
+
+
+def _announce(console: Console, sources: Sources, task: AlignmentTask) -> None:
+    left, right = task.left, task.right
+    console.print(
+        f"{task.name}: {len(left.entities):,} + {len(right.entities):,} entities, "
+        f"{len(left.triples):,} + {len(right.triples):,} triples, {len(task.train):,} training "
+        f"and {len(task.test):,} test links",
+        soft_wrap=True,
+    )
+    for name, graph in (("left", left), ("right", right)):
+        counts = graph.counts
+        if counts.duplicates or counts.literals:
+            console.print(
+                f"{name}: {counts.duplicates:,} duplicate triples dropped, "
+                f"{counts.literals:,} with a literal set aside"
+            )
+    if not sources.dataset and not sources.test_links and len(task.test):
+        console.print(
+            f"no --test-links: {len(task.test):,} links ({sources.holdout:.0%}) were held out to "
+            "test on; --holdout 0 trains on all of them",
+            soft_wrap=True,
+        )
+
+
+@contextmanager
+def _progress(epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A bar on a terminal: loss, validation Hits@1, epochs a second, time left."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda row: None
+        return
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=epochs, note="")
+        valid = ""
+
+        def on_epoch(row: dict[str, Any]) -> None:
+            nonlocal valid
+            if "valid_hits@1" in row:
+                valid = f"  valid Hits@1 {row['valid_hits@1']:.3f}"
+            speed = f"{1 / max(row['seconds'], 1e-9):.1f} epochs/s"
+            note = f"loss {row['loss']:,.1f}{valid}  {speed}"
+            bar.update(task, completed=row["epoch"], note=note)
+
+        yield on_epoch
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc keep large freed blocks for the next step instead of giving them back.
+
+    A step allocates the same large tensors again and again; asking the kernel for fresh, zeroed
+    pages each time is a third of its CPU time. glibc only; elsewhere nothing happens.
+    """
+    if sys.platform != "linux" or os.environ.get("DECENTRL_MALLOC") == "default":
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    trim_threshold, mmap_max = -1, -4
+    mallopt(mmap_max, 0)
+    mallopt(trim_threshold, 2**31 - 1)
