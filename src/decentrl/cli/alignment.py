@@ -47,7 +47,7 @@ def run(
     command: str,
 ) -> None:
     """``decentrl align``."""
-    _keep_freed_memory()
+    keep_freed_memory()
     from dataclasses import replace
 
     from decentrl.runs import RESULTS, align, average, pick_samples, read_settings, remove_run
@@ -280,7 +280,7 @@ def _progress(epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
         yield on_epoch
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let malloc keep large freed blocks for the next step instead of giving them back.
 
     A step allocates the same large tensors again and again; asking the kernel for fresh, zeroed
