@@ -45,7 +45,10 @@ def run(job: Job) -> None:
     task = load_dataset(f"dbp15k/{pair}", open_world)
     assert isinstance(task, AlignmentTask)
     aligner = Aligner.from_preset(preset, seed=seed).fit(task)
-    rows, _ = aligner.evaluate()
+    rows = [
+        {k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()}
+        for row in aligner.evaluate()[0]
+    ]
     facts = {
         "dataset": task.name,
         "open_world": open_world,
@@ -80,7 +83,7 @@ def tables(presets: list[str], folder: Path, seeds: int) -> None:
         print(f"\n**{'Open' if world else 'Closed'} world**, Hits@1 / Hits@10 / MRR, CSLS\n")
         print(f"| | {' | '.join(pair.upper() for pair in PAIRS)} |\n| --- | --- | --- | --- |")
         paper = [" / ".join(f"{x:.3f}" for x in PAPER[pair, world]) for pair in PAIRS]
-        print(f"| paper | {' | '.join(paper)} |")
+        print(f"| published | {' | '.join(paper)} |")
         for preset in presets:
             cells = [triple(load(preset, pair, world), subset="all", **at) for pair in PAIRS]
             print(f"| `{preset}` | {' | '.join(cells)} |")

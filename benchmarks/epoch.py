@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.cli.alignment import keep_freed_memory
 from decentrl.graph.hops import two_hop_neighbours
@@ -42,8 +44,11 @@ def main() -> None:
     assert isinstance(task, AlignmentTask)
     print(f"reading {options.dataset}: {wall:.2f} s ({cpu:.2f} CPU-s)")
     n = len(task.left.entities)
-    wall, cpu, hops = timed(lambda: two_hop_neighbours((task.left.triples,), n))
-    print(f"two-hop neighbours of the left graph: {wall:.2f} s, {hops.n_edges:,} edges")
+    shift = np.array([n, 0, n])
+    graphs = (task.left.triples, task.right.triples + shift)
+    both = n + len(task.right.entities)
+    wall, cpu, hops = timed(lambda: two_hop_neighbours(graphs, both))
+    print(f"two-hop neighbours: {wall:.2f} s ({cpu:.2f} CPU-s), {hops.n_edges:,} edges")
 
     marks: list[tuple[float, float]] = []
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,3 +20,88 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)
+
+
+# The command line asks malloc to keep what is freed: not in a process that other tests measure.
+os.environ.setdefault("DECENTRL_MALLOC", "default")
+# Threads that wait busily for each other make tiny graphs forty times slower on shared cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+QUICK = ("--preset", "tiny", "--set", "training.epochs=3", "--device", "cpu")
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def decentrl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """The command line in this process: ``decentrl("info", run)``."""
+    from decentrl.cli import main
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["decentrl", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Outcome(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def twins() -> dict[str, list[tuple[str, ...]]]:
+    """One random graph told twice with other names: rows of left, right, links and test links."""
+    rng = random.Random(5)
+    size, places = 40, {"left": "http://left.org/", "right": "http://right.org/e/"}
+    triples = {(rng.randrange(size), rng.randrange(3), rng.randrange(size)) for _ in range(120)}
+    # A ring, so that every entity is in the graph.
+    triples |= {(i, 0, (i + 1) % size) for i in range(size)}
+    rows: dict[str, list[tuple[str, ...]]] = {
+        side: [(f"{at}{h}", f"{at}r{r}", f"{at}{t}") for h, r, t in sorted(triples)]
+        for side, at in places.items()
+    }
+    links = [(f"{places['left']}{i}", f"{places['right']}{i}") for i in range(size)]
+    rng.shuffle(links)
+    return {**rows, "links": links[:25], "test": links[25:]}
+
+
+@pytest.fixture(scope="session")
+def twin_files(
+    twins: dict[str, list[tuple[str, ...]]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """The twins as TSV files; nobody writes to them."""
+    folder = tmp_path_factory.mktemp("twins")
+    files = {name: folder / f"{name}.tsv" for name in twins}
+    for name, file in files.items():
+        file.write_text("".join("\t".join(row) + "\n" for row in twins[name]), "utf-8")
+    return files
+
+
+def _finished_run(folder: Path, *arguments: str) -> Path:
+    from typer.testing import CliRunner
+
+    from decentrl.cli.commands import app
+
+    asked = ["align", "--dataset", "world", *arguments, *QUICK, "-o", str(folder)]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run over ``world``; nobody writes to it."""
+    return _finished_run(tmp_path_factory.mktemp("runs") / "world")
+
+
+@pytest.fixture(scope="session")
+def open_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in the open world."""
+    return _finished_run(tmp_path_factory.mktemp("runs") / "open", "--open-world")

@@ -22,7 +22,7 @@ from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import GraphView
-from decentrl.matching.evaluate import apply_matcher, evaluate_links
+from decentrl.matching.evaluate import MATCHERS, apply_matcher, evaluate_links
 from decentrl.matching.ranks import Ranks
 from decentrl.matching.similarity import Scores
 from decentrl.nn.alignment import AlignmentModel
@@ -183,6 +183,8 @@ class Aligner:
     def scores(self, matcher: str | None = None) -> Scores:
         """Scores of all left entities against all right ones, by the configured matcher."""
         matcher = matcher or self.config.matching.matcher
+        if matcher not in MATCHERS:
+            raise ConfigError(f"no matcher {matcher!r}; there are: {', '.join(MATCHERS)}")
         _ = self.task
         if matcher not in self._scores:
             cosine = Scores.cosine(self._vectors["left"], self._vectors["right"])
@@ -210,6 +212,7 @@ class Aligner:
         if top < 1:
             raise ConfigError(f"top is {top}; it must be at least 1")
         task = self.task
+        _check_side(side)
         own, other = (task.left, task.right) if side == "left" else (task.right, task.left)
         scores = self.scores(matcher) if side == "left" else self.scores(matcher).T
         linked = np.concatenate((task.train, task.valid))
@@ -226,8 +229,8 @@ class Aligner:
         mine, theirs = own.entities.take(asked), other.entities.take(found.reshape(-1))
         return pa.table(
             {
-                "left": mine if side == "left" else theirs,
-                "right": theirs if side == "left" else mine,
+                "left": pa.array(mine if side == "left" else theirs, pa.string()),
+                "right": pa.array(theirs if side == "left" else mine, pa.string()),
                 "rank": np.tile(np.arange(1, found.shape[1] + 1, dtype=np.int32), len(queries)),
                 "score": best.reshape(-1).astype(np.float32),
             }
@@ -264,6 +267,7 @@ class Aligner:
 
     def embed(self, labels: Sequence[str], side: Side = "left") -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d], of length 1."""
+        _check_side(side)
         graph: KnowledgeGraph = self.task.left if side == "left" else self.task.right
         ids = torch.from_numpy(graph.entities.ids(labels)).to(self._vectors[side].device)
         vectors: npt.NDArray[np.float32] = self._vectors[side][ids].cpu().numpy()
@@ -299,6 +303,11 @@ def pick_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("there is no CUDA device here; use --device cpu")
     return torch.device(name)
+
+
+def _check_side(side: str) -> None:
+    if side not in ("left", "right"):
+        raise ConfigError(f"no side {side!r}; there are: left, right")
 
 
 def _cuda_devices(device: torch.device) -> list[int]:

@@ -1,7 +1,8 @@
 """What a run leaves behind for later use: weights, vectors, labels, graphs, links, a card.
 
 A bundle is a folder of safetensors, Parquet, TOML, JSON and Markdown; nothing in it is ever
-unpickled. ``bundle.json`` lists every file with its size and SHA-256; loading checks them.
+unpickled. ``bundle.json`` lists every file with its size and SHA-256, and has a SHA-256 of its own;
+loading checks them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
         save_file(_plain(bundle.weights), part / "weights.safetensors")
         save_file(_plain(bundle.vectors), part / "vectors.safetensors")
@@ -66,7 +67,7 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
             "data_sha256": bundle.task.content_hash(),
             "files": {p.name: _fingerprint(p) for p in sorted(part.iterdir())},
         }
-        (part / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+        (part / MANIFEST).write_text(_sealed(manifest), "utf-8")
         for path in part.iterdir():
             path.chmod(0o644)  # safetensors keeps its files private
             _sync(path)
@@ -105,21 +106,30 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         raise BundleError(f"{path}: not found, so {folder} is not a bundle; give a finished run")
+    content = path.read_bytes()
     try:
-        manifest = json.loads(path.read_bytes())
-        foreign = manifest["format"] != FORMAT
-        version, files = manifest["version"], manifest["files"]
-        names = manifest["name"], manifest["data_sha256"]
-        listed = {"weights.safetensors", "vectors.safetensors", "graphs.safetensors"} <= set(files)
-    except (ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{path}: damaged, it is not the JSON that a run writes") from error
-    if foreign or not listed or not all(isinstance(name, str) for name in names):
-        raise BundleError(f"{path}: this was not written by decentrl")
-    if version != VERSION:
+        manifest = dict(json.loads(content))
+    except (ValueError, TypeError) as error:
         raise BundleError(
-            f"{path}: format version {version}, but this decentrl reads {VERSION}; upgrade decentrl"
+            f"{path}: damaged, it is not the JSON that a run writes; copy the run again"
+        ) from error
+    if manifest.get("format") != FORMAT:
+        raise BundleError(f"{path}: this was not written by decentrl; give a finished run")
+    if manifest.get("version") != VERSION:
+        raise BundleError(
+            f"{path}: format version {manifest.get('version')}, but this decentrl reads {VERSION}; "
+            "upgrade decentrl"
         )
-    return dict(manifest)
+    manifest.pop("sha256", None)
+    if _sealed(manifest).encode() != content:
+        raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
+    return manifest
+
+
+def _sealed(manifest: Mapping[str, Any]) -> str:
+    """The manifest as JSON with a checksum of its own, so that no byte of it changes unseen."""
+    seal = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
+    return json.dumps({**manifest, "sha256": seal}, indent=2) + "\n"
 
 
 def _replace_folder(source: Path, target: Path) -> None:
@@ -127,9 +137,16 @@ def _replace_folder(source: Path, target: Path) -> None:
     if target.exists():
         old = target.with_name(f".{target.name}.old-{os.getpid()}")
         target.rename(old)
-    source.rename(target)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+    try:
+        source.rename(target)
+    except BaseException:
+        if old is not None:
+            old.rename(target)
+        raise
+    # What this and killed writers left behind; only now, as the old one was the only whole one.
+    for stale in target.parent.iterdir():
+        if stale.name.startswith((f".{target.name}.part-", f".{target.name}.old-")):
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

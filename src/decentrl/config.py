@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib.resources import files
+from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from decentrl.errors import ConfigError
@@ -17,9 +18,12 @@ from decentrl.errors import ConfigError
 DEFAULT_PRESET = "paper"
 
 
-def setting(default: Any, meaning: str, *, at_least: float | None = None) -> Any:
-    """A field with its explanation, which ``decentrl info --settings`` prints."""
-    return field(default=default, metadata={"meaning": meaning, "at_least": at_least})
+def setting(
+    default: Any, meaning: str, *, at_least: float | None = None, at_most: float | None = None
+) -> Any:
+    """A field with its explanation, which ``decentrl settings`` prints."""
+    limits = {"at_least": at_least, "at_most": at_most}
+    return field(default=default, metadata={"meaning": meaning, **limits})
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class ModelConfig:
     )
     relations: Literal["add", "multiply", "off"] = setting("add", "how relation vectors enter")
     relation_weight: float = setting(1.0, "weight of the added relation vector")
-    dropout: float = setting(0.5, "dropout on the attention scalars", at_least=0)
+    dropout: float = setting(0.5, "dropout on the attention scalars", at_least=0, at_most=1)
     norm: bool = setting(True, "layer normalisation of what a layer reads and aggregates")
     residual: bool = setting(True, "add g⁰ + gᵏ⁻¹ to every layer")
     self_entity: bool = setting(
@@ -59,7 +63,7 @@ class DistillationConfig:
     )
     weight: float = setting(0.3, "weight of the distillation loss", at_least=0)
     negatives: int = setting(64, "sampled entities a step", at_least=1)
-    dropout: float = setting(0.5, "dropout of the mlp head", at_least=0)
+    dropout: float = setting(0.5, "dropout of the mlp head", at_least=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class Config:
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         parts: dict[str, Any] = {}
         for key, value in values.items():
+            if key == "seed" and not (type(value) is int and 0 <= value < 2**63):
+                raise ConfigError(f"the seed is {value!r}; it must be a whole number, at least 0")
             if key in ("preset", "seed"):
                 parts[key] = value
             else:
@@ -210,7 +216,11 @@ def _checked(section: Any, path: str, name: str, value: Any) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise ConfigError(f"{path} is {value!r}; it must be of type {kind.__name__}")
-    least = kinds[name].metadata["at_least"]
+    if kind is float and not isfinite(value):
+        raise ConfigError(f"{path} is {value}; it must be a finite number")
+    least, most = (kinds[name].metadata[limit] for limit in ("at_least", "at_most"))
     if least is not None and value < least:
         raise ConfigError(f"{path} is {value}; it must be at least {least:g}")
+    if most is not None and value > most:
+        raise ConfigError(f"{path} is {value}; it must be at most {most:g}")
     return value

@@ -19,7 +19,7 @@ from decentrl.aligner import Aligner
 from decentrl.config import Config, to_toml
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
-from decentrl.errors import BundleError, ConfigError, InputError
+from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.report import Report, render_report
 from decentrl.training.loop import Row
 
@@ -80,10 +80,16 @@ def align(
     task = sources.read(config.seed)
     reading = time.perf_counter() - started
     aligner = Aligner(config, device)
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     _open_folder(folder, sources, config, task, resume)
     if on_start is not None:
         on_start(task)
-    aligner.fit(task, run=folder, resume=resume, on_epoch=on_epoch)
+    try:
+        aligner.fit(task, run=folder, resume=resume, on_epoch=on_epoch)
+    except DecentRLError:
+        if not resume:
+            _take_back(folder, new)
+        raise
     aligner.seconds["read"] += reading
 
     started = time.perf_counter()
@@ -115,8 +121,10 @@ def read_settings(folder: Path) -> tuple[Sources, Config]:
         origin = values.pop("run")
         known = {f.name: origin[f.name] for f in fields(Sources)}
         return Sources(**known), Config.from_dict(values)
-    except FileNotFoundError:
-        raise BundleError(f"{path}: not found, so there is no run to resume in {folder}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise BundleError(
+            f"{path}: not found, so there is no run to resume; leave out --resume to start one"
+        ) from None
     except (KeyError, ValueError, TypeError, ConfigError) as error:
         raise BundleError(f"{path}: this is not the settings file of a run ({error})") from error
 
@@ -132,21 +140,52 @@ def _open_folder(
             raise InputError("the input has changed since this run began", file=folder,
                              remedy="start a new run")  # fmt: skip
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    refuse_existing(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
+                         remedy="choose another -o") from None  # fmt: skip
+    origin = {**asdict(sources), "data_sha256": digest, "decentrl": __version__}
+    _write(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise if a new run would mix with what is there.
+
+    A run killed before its settings were whole has left nothing worth keeping.
+    """
+    inside = folder.rglob("*") if folder.is_dir() else [folder] if folder.exists() else []
+    if any(not path.is_dir() and path.name != f"{CONFIG}.part" for path in inside):
         raise InputError(
             "already exists",
             file=folder,
             remedy="choose another -o, or add --resume or --overwrite",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    origin = {**asdict(sources), "data_sha256": digest, "decentrl": __version__}
-    _write(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
+
+
+def _take_back(folder: Path, new: Sequence[Path]) -> None:
+    """Empty the folder of a run that cannot be, and remove those folders made for it."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    for path in new:
+        path.rmdir()
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return "data_sha256" in tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def remove_run(folder: Path) -> None:
     """Delete a run folder, and nothing that is not one."""
     if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / CONFIG).exists() and not (folder / "seed-0").exists():
+        if not any(map(_is_run, (folder, *folder.glob("seed-*")))):
             raise InputError("is not a run, so it is not overwritten", file=folder,
                              remedy="choose another -o")  # fmt: skip
         shutil.rmtree(folder)

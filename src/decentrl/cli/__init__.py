@@ -17,6 +17,3 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("interrupted; `--resume` goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from decentrl.cli.output import check_output, write_matches
 from decentrl.config import Config
-from decentrl.errors import InputError
+from decentrl.errors import BundleError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,40 +50,41 @@ def run(
     keep_freed_memory()
     from dataclasses import replace
 
-    from decentrl.runs import RESULTS, align, average, pick_samples, read_settings, remove_run
+    from decentrl import runs
+    from decentrl.aligner import pick_device
+    from decentrl.runs import RESULTS
 
-    if seeds:
-        if resume and not (output / "seed-0").exists():
-            raise InputError("no run with --seeds here", file=output, remedy="leave out --resume")
-        places = [(output / f"seed-{i}", i) for i in range(seeds)]
-    else:
-        places = [(output, config.seed)]
-    if resume and (places[0][0] / RESULTS).exists() and not seeds:
-        raise InputError("this run is finished", file=output, remedy="`decentrl info` shows it")
-    if overwrite and not resume:
+    first = output / "seed-0" if seeds else output
+    if resume:
+        if (output / RESULTS).exists() and not seeds:
+            raise InputError("this run is finished", file=output, remedy="`decentrl info` shows it")
+        sources, config = runs.read_settings(first)
+    elif overwrite:
         sources.read(config.seed)  # bad input must not cost the old run
-        remove_run(output)
+        pick_device(device)
+        runs.remove_run(output)
+    if seeds and not resume:
+        runs.refuse_existing(output)
+    places = [(output / f"seed-{i}", i) for i in range(seeds)] or [(output, config.seed)]
 
-    console = Console(stderr=as_json, highlight=False)
+    console = _console(stderr=as_json)
     done: list[dict[str, Any]] = []
     samples: Sequence[Mapping[str, Any]] = ()
     for folder, seed in places:
-        chosen, used = sources, replace(config, seed=seed)
-        goes_on = resume and folder.exists()
-        if goes_on and (folder / RESULTS).exists():
-            done.append(json.loads((folder / RESULTS).read_text("utf-8")))
+        if resume and (folder / RESULTS).exists():
+            done.append(read_results(folder))
             continue
-        if goes_on:
-            chosen, used = read_settings(folder)
+        used = replace(config, seed=seed)
         with _progress(used.training.epochs) as on_epoch:
-            aligner, results = align(
-                chosen, used, folder,
-                device=device, resume=goes_on, command=command, on_epoch=on_epoch,
-                on_start=partial(_announce, console, chosen),
+            aligner, results = runs.align(
+                sources, used, folder,
+                device=device, resume=resume and (folder / runs.CONFIG).exists(),
+                command=command, on_epoch=on_epoch,
+                on_start=partial(_announce, console, sources),
             )  # fmt: skip
         done.append(results)
-        samples = pick_samples(aligner.test_matches(), 10) if results["results"] else ()
-    summary = average(done) if seeds else done[0]
+        samples = runs.pick_samples(aligner.test_matches(), 10) if results["results"] else ()
+    summary = runs.average(done) if seeds else done[0]
     if seeds:
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
         (output / RESULTS).write_text(text, "utf-8")
@@ -93,8 +94,11 @@ def run(
     console.print(results_table(summary))
     if samples:
         console.print(_sample_table(samples))
-    report = output / ("seed-0/report.html" if seeds else "report.html")
-    console.print(f"report   {report}\nmatches  decentrl match {output} --top 5", soft_wrap=True)
+    console.print(
+        f"report   {first / 'report.html'}\nmatches  decentrl match {first} --top 5",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def evaluate(folder: Path, links: str, device: str, as_json: bool) -> None:
@@ -113,7 +117,7 @@ def evaluate(folder: Path, links: str, device: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False))
     else:
-        Console(highlight=False).print(results_table(results))
+        _console().print(results_table(results))
 
 
 def match(
@@ -137,7 +141,8 @@ def match(
     )
     if output is not None:
         write_matches(table, output)
-        Console(stderr=True, highlight=False).print(f"{output}: {table.num_rows:,} matches")
+        said = f"{output}: {table.num_rows:,} matches"
+        Console(stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
     elif as_json:
         print(json.dumps(table.to_pylist(), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -156,7 +161,7 @@ def match(
 
 def info(folder: Path, results: Mapping[str, Any]) -> None:
     """``decentrl info``."""
-    console = Console(highlight=False)
+    console = _console()
     card = folder / "bundle" / "README.md"
     if card.is_file():
         text = card.read_text("utf-8").split("Quality on the test links")[0].rstrip()
@@ -167,10 +172,23 @@ def info(folder: Path, results: Mapping[str, Any]) -> None:
     console.print(results_table(results))
 
 
+def read_results(folder: Path) -> dict[str, Any]:
+    """``results.json`` of a finished run."""
+    path = folder / "results.json"
+    if not path.is_file():
+        raise InputError("no finished run here", file=folder, remedy="give one made by `align`")
+    try:
+        results = dict(json.loads(path.read_bytes()))
+        _ = results["seconds"].items(), results["results"][:], results["peak_memory_bytes"] + 0
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BundleError(f"{path}: damaged, it is not the JSON that a run writes") from error
+    return results
+
+
 def results_table(results: Mapping[str, Any]) -> Table:
     """Metrics for people: per cent, with the spread where there are several seeds."""
     world = "open world" if results["open_world"] else "closed world"
-    title = f"{results['dataset']}, {world}, preset {results['preset']}"
+    title = _escape(f"{results['dataset']}, {world}, preset {results['preset']}")
     parts = any(row["subset"] != "all" for row in results["results"])
     table = _plain_table(title, "direction", "among", *(["entities"] if parts else []), "matcher")
     for name in ("n", "Hits@1", "Hits@10", "MRR", "MR"):
@@ -188,9 +206,17 @@ def results_table(results: Mapping[str, Any]) -> Table:
     return table
 
 
+def _console(stderr: bool = False) -> Console:
+    """Where no terminal sets a width, a table with the spread of several seeds must fit."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    return console
+
+
 def _plain_table(title: str, *names: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.pad_edge = False
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)  # nine columns fit into eighty characters
     for name in names:
         table.add_column(name, no_wrap=name not in ("left", "right", "best match", "truth"))
     return table
@@ -235,6 +261,7 @@ def _announce(console: Console, sources: Sources, task: AlignmentTask) -> None:
         f"{len(left.triples):,} + {len(right.triples):,} triples, {len(task.train):,} training "
         f"and {len(task.test):,} test links",
         soft_wrap=True,
+        markup=False,
     )
     for name, graph in (("left", left), ("right", right)):
         counts = graph.counts

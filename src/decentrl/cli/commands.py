@@ -13,7 +13,7 @@ import typer
 
 from decentrl.cli import data
 from decentrl.config import DEFAULT_PRESET, SECTIONS, Config, preset_names
-from decentrl.errors import ConfigError, InputError
+from decentrl.errors import ConfigError
 
 app = typer.Typer(
     help="Entity representations for open-world knowledge graphs: align two graphs, also when "
@@ -95,20 +95,25 @@ def align(
 
     decentrl align --dataset world -o run
     """
+    config = Config.from_preset(preset, settings or (), seed)
+    if not resume:
+        _check_sources(dataset, left, right, links, open_world)
+
     from decentrl.cli import alignment
     from decentrl.runs import Sources
 
     sources = Sources(
         dataset, open_world, left, right, links, test_links, valid_links, format, holdout
     )
-    config = Config.from_preset(preset, settings or (), seed)
-    if not resume:
-        _check_sources(sources.dataset, left, right, links, open_world)
-    alignment.run(
-        sources, config, output,
-        seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
-        command=shlex.join(["decentrl", *sys.argv[1:]]),
-    )  # fmt: skip
+    try:
+        alignment.run(
+            sources, config, output,
+            seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
+            command=shlex.join(["decentrl", *sys.argv[1:]]),
+        )  # fmt: skip
+    except KeyboardInterrupt:  # typer would end here without a word
+        typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
+        raise typer.Exit(130) from None
 
 
 def _check_sources(dataset: str, left: str, right: str, links: str, open_world: bool) -> None:
@@ -164,15 +169,13 @@ def match(
 @app.command()
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of and how good it is."""
-    path = run / "results.json"
-    if not path.is_file():
-        raise InputError("no finished run here", file=run, remedy="give a folder made by `align`")
-    if as_json:
-        typer.echo(path.read_text("utf-8"), nl=False)
-        return
     from decentrl.cli import alignment
 
-    alignment.info(run, json.loads(path.read_text("utf-8")))
+    results = alignment.read_results(run)
+    if as_json:
+        typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
+    else:
+        alignment.info(run, results)
 
 
 @app.command()

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIXES = (".tsv", ".parquet", ".nt")
-_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]+")
+# RFC 3987, without IP literals and private characters: an RDF reader refuses a whole file for one
+# IRI that is none.
+_PLANES = "".join(f"{chr(i << 16)}-{chr((i << 16) + 0xFFFD)}" for i in range(1, 14))
+_PLAIN = rf"A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef{_PLANES}"
+_HOST, _PATH, _QUERY = (f"(?:[{_PLAIN}{also}]|%[0-9A-Fa-f]{{2}})*" for also in ("", ":@/", ":@/?"))
+_IRI = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.-]*:(?=.)(?://(?:{_HOST}@)?{_HOST}(?::[0-9]*)?(?:/{_PATH})?|(?!//){_PATH})"
+    rf"(?:\?{_QUERY})?(?:#{_QUERY})?"
+)
 
 
 def check_output(path: Path, top: int) -> None:
@@ -26,6 +34,8 @@ def check_output(path: Path, top: int) -> None:
         )
     if path.suffix == ".nt" and top > 1:
         raise ConfigError("owl:sameAs is for the best match alone; use --top 1 with .nt")
+    if path.is_dir():
+        raise InputError("this is a folder", file=path, remedy="name a file")
     if not path.parent.is_dir():
         raise InputError("no such folder", file=path.parent, remedy="make it first")
 
@@ -33,21 +43,31 @@ def check_output(path: Path, top: int) -> None:
 def write_matches(table: pa.Table, path: Path) -> None:
     """Write matches by the file's extension; the file appears whole or not at all."""
     temporary = path.with_name(path.name + ".part")
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
 
-        pq.write_table(table, temporary)
-    else:
-        line = _statement if path.suffix == ".nt" else _row
-        rows = (line(*row.values()) for row in table.to_pylist())
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            if path.suffix == ".tsv":
-                file.write("left\tright\trank\tscore\n")
-            file.writelines(rows)
-    temporary.replace(path)
+            pq.write_table(table, temporary)
+        else:
+            line = _statement if path.suffix == ".nt" else _row
+            rows = (line(*row.values()) for row in table.to_pylist())
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                if path.suffix == ".tsv":
+                    file.write("left\tright\trank\tscore\n")
+                file.writelines(rows)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _row(left: str, right: str, rank: int, score: float) -> str:
+    for label in (left, right):
+        if any(c in label for c in "\t\n\r"):
+            raise InputError(
+                f"the label {label!r} contains a tab or a line end",
+                remedy="write a .parquet file, which can hold it",
+            )
     return f"{left}\t{right}\t{rank}\t{score:.6f}\n"
 
 
@@ -58,5 +78,5 @@ def _statement(left: str, right: str, rank: int, score: float) -> str:
 
 def _iri(label: str, side: str) -> str:
     """The label if it is an IRI, otherwise one made of it."""
-    known = _IRI.fullmatch(label) and not label.startswith("_:")
+    known = _IRI.fullmatch(label)
     return f"<{label}>" if known else f"<urn:decentrl:{side}:{quote(label, safe='')}>"

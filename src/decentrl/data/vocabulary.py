@@ -125,13 +125,19 @@ def nearest(label: str, known: Iterable[str], n: int = 3) -> list[str]:
     difflib alone needs seconds over the entities of a large graph; so the labels that share most
     character trigrams are picked first, and only these are compared closely.
     """
-    grams = {label[i : i + 3] for i in range(max(1, len(label) - 2))}
+    sought = label.casefold()
+    grams = {sought[i : i + 3] for i in range(max(1, len(sought) - 2))}
     grams = set(sorted(grams)[:: max(1, len(grams) // 24)])
-    pool = heapq.nlargest(100, known, key=lambda x: (sum(g in x for g in grams), -len(x)))
+
+    def shared(candidate: str) -> tuple[int, int]:
+        text = candidate.casefold()
+        return sum(gram in text for gram in grams), -len(text)
+
+    pool = heapq.nlargest(100, known, key=shared)
     folded: dict[str, str] = {}
     for candidate in pool:
         folded.setdefault(candidate.casefold(), candidate)
-    return [folded[x] for x in difflib.get_close_matches(label.casefold(), folded, n)]
+    return [folded[x] for x in difflib.get_close_matches(sought, folded, n)]
 
 
 def did_you_mean(label: str, known: Iterable[str]) -> str:

@@ -45,8 +45,12 @@ def _sparse_product(indptr: Tensor, columns: Tensor, weights: Tensor, values: Te
 
 def _edge_dots(graph: Adjacency, left: Tensor, right: Tensor) -> Tensor:
     """out[e] = left[i] · right[j] for every edge e = (i ← j)."""
+    if graph.n_edges > graph.n_rows * graph.n_columns:
+        # Parallel edges of a tiny graph: sampled_addmm refuses more edges than matrix cells.
+        return (left @ right.t())[graph.rows, graph.columns]
     pattern = _csr(graph.indptr, graph.columns, left.new_zeros(graph.n_edges), graph.n_columns)
-    return torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+    dots: Tensor = torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+    return dots
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -74,6 +78,7 @@ class _WeightedSum(torch.autograd.Function):
 class _EdgeDots(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
+        ctx.same = left is right
         ctx.save_for_backward(left, right)
         ctx.graph = graph
         return _edge_dots(graph, left, right)
@@ -89,6 +94,8 @@ class _EdgeDots(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             t_gradient = gradient[graph.t_order]
             for_right = _sparse_product(graph.t_indptr, graph.t_rows, t_gradient, left)
+        if ctx.same and for_left is not None and for_right is not None:
+            return for_left.add_(for_right), None, None
         return for_left, for_right, None
 
 
@@ -145,6 +152,17 @@ def weighted_sum(weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
     """
     result: Tensor = _WeightedSum.apply(weights, values, graph)  # type: ignore[no-untyped-call]
     return result
+
+
+def gather(values: Tensor, ids: Tensor) -> Tensor:
+    """values[ids]: [n, d], int64[k] → [k, d]; its backward pass makes one tensor, torch's two."""
+    k = len(ids)
+    rows = torch.arange(k + 1, device=ids.device)
+    order = torch.argsort(ids, stable=True)
+    counts = torch.bincount(ids, minlength=len(values))
+    pointers = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+    graph = Adjacency(rows, ids, rows[:-1], pointers, rows[order], order)
+    return weighted_sum(values.new_ones(k), values, graph)
 
 
 def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:

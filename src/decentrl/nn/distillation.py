@@ -26,8 +26,8 @@ class SelfDistillation(nn.Module):
         student_dim: width of g.
         teacher_dim: width of e.
         variant: ``detached`` (the paper: ê is a copy without gradient), ``infonce`` (gradients
-            flow into e too), ``l2`` (squared distance of a projection of g to ê, no negatives) or
-            ``none``.
+            flow into e too), ``l2`` (squared distance of a projection of g to ê, both of length 1,
+            no negatives) or ``none``.
         head: ``bilinear`` is the paper's :math:`W_f`; ``mlp`` is Linear → ReLU → LayerNorm →
             dropout, close to the authors' code.
         dropout: of the ``mlp`` head.
@@ -68,8 +68,8 @@ class SelfDistillation(nn.Module):
         if self.variant != "infonce":
             own, others = own.detach(), others.detach()
         if self.variant == "l2":
-            distance: Tensor = (predicted - own).square().sum()
-            return distance
+            distances = F.normalize(predicted, dim=-1) - F.normalize(own, dim=-1)
+            return distances.square().sum()
         right = (predicted * own).sum(-1, keepdim=True)
         wrong = predicted @ others.t()
         wrong = wrong.masked_fill(ids[:, None] == negatives[None, :], -torch.inf)

@@ -16,6 +16,7 @@ from decentrl.matching.evaluate import apply_matcher
 from decentrl.matching.metrics import summary
 from decentrl.matching.ranks import rank
 from decentrl.matching.similarity import Scores
+from decentrl.nn.aggregate import gather
 from decentrl.nn.alignment import AlignmentModel, join
 from decentrl.nn.losses import contrastive_alignment_loss, joined_dots
 
@@ -62,7 +63,7 @@ class AlignmentObjective:
             self.graph.n_entities,
         ).to(device)
         ids = torch.from_numpy(batch.T.reshape(-1)).to(device)
-        vectors = join([part.index_select(0, ids) for part in parts])
+        vectors = join([gather(part, ids) for part in parts])
         left, right = vectors.chunk(2)
         loss = contrastive_alignment_loss(
             (left * right).sum(-1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,12 @@ def save_checkpoint(
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    state = {"progress": progress, "numpy": rng.bit_generator.state}
+    state = json.dumps({"progress": progress, "numpy": rng.bit_generator.state})
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{FILE}.part"
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, temporary, metadata={"state": json.dumps(state)})
+    checksum = str(_checksum(state, contiguous))
+    save_file(contiguous, temporary, metadata={"state": state, "crc32": checksum})
     with temporary.open("rb") as written:
         os.fsync(written.fileno())
     temporary.replace(folder / FILE)
@@ -56,11 +58,14 @@ def load_checkpoint(
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
+            metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if metadata["crc32"] != str(_checksum(metadata["state"], tensors)):
+            raise ValueError("the checksum differs")
+        state = json.loads(metadata["state"])
         model.load_state_dict(_strip(tensors, "model."))
         _restore_optimizer(optimizer, _strip(tensors, "optimizer."))
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise BundleError(
             f"{path}: this checkpoint is damaged or of another model; "
             f"delete it to start over ({_first_line(error)})"
@@ -70,6 +75,15 @@ def load_checkpoint(
         torch.cuda.set_rng_state(tensors["random.cuda"])
     rng.bit_generator.state = state["numpy"]
     return _strip(tensors, "best."), state["progress"]
+
+
+def _checksum(state: str, tensors: dict[str, Tensor]) -> int:
+    """CRC-32 of all that is restored: safetensors itself would not notice a changed weight."""
+    total = zlib.crc32(state.encode())
+    for name, tensor in sorted(tensors.items()):
+        total = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), total)
+        total = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, total)
+    return total
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

@@ -1,0 +1,5 @@
+"""``python -m decentrl`` is the command ``decentrl``."""
+
+from decentrl.cli import main
+
+main()

@@ -1,0 +1,128 @@
+"""Files of matches that other tools load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyoxigraph
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from decentrl.cli.output import _iri, check_output, write_matches
+from decentrl.errors import ConfigError, InputError
+
+SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
+
+
+def table(*pairs: tuple[str, str]) -> pa.Table:
+    left, right = zip(*pairs, strict=True)
+    return pa.table(
+        {
+            "left": pa.array(left),
+            "right": pa.array(right),
+            "rank": pa.array([1] * len(pairs), pa.int32()),
+            "score": pa.array([0.5] * len(pairs), pa.float32()),
+        }
+    )
+
+
+def statements(file: Path) -> list[tuple[str, str, str]]:
+    parsed = pyoxigraph.parse(path=str(file), format=pyoxigraph.RdfFormat.N_TRIPLES)
+    return [(x.subject.value, x.predicate.value, x.object.value) for x in parsed]
+
+
+def test_same_as_statements_are_read_by_others(tmp_path: Path) -> None:
+    pairs = [
+        ("http://zh.dbpedia.org/resource/北京", "http://dbpedia.org/resource/Beijing"),
+        ("urn:isbn:0-486-27557-4", "Q42"),
+        ("Nice Place", "_:graph.0"),
+        ('say "x" <y>\\', "a\nb"),
+    ]
+    write_matches(table(*pairs), tmp_path / "m.nt")
+    assert statements(tmp_path / "m.nt") == [
+        ("http://zh.dbpedia.org/resource/北京", SAME_AS, "http://dbpedia.org/resource/Beijing"),
+        ("urn:isbn:0-486-27557-4", SAME_AS, "urn:decentrl:right:Q42"),
+        ("urn:decentrl:left:Nice%20Place", SAME_AS, "urn:decentrl:right:_%3Agraph.0"),
+        ("urn:decentrl:left:say%20%22x%22%20%3Cy%3E%5C", SAME_AS, "urn:decentrl:right:a%0Ab"),
+    ]
+
+
+LABELS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+LIKE_IRIS = st.text("ab:/?#[]@!$&'()*+,;=%0.-~ é\x85\ue000\ufffe")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(LABELS, LABELS.map("a:".__add__), LIKE_IRIS.map("http:".__add__)))
+@example("http://x/%zz")
+@example("http://x/a[b]")
+@example("http://x:yy/")
+@example("a:b#c#d")
+@example("http://[x")
+@example("http:")
+@example("http://")
+def test_whatever_a_label_is_the_statement_can_be_read(label: str) -> None:
+    iri = _iri(label, "left")
+    (statement,) = pyoxigraph.parse(
+        f"{iri} <{SAME_AS}> {iri} .\n".encode(), pyoxigraph.RdfFormat.N_TRIPLES
+    )
+    assert statement.subject.value == iri[1:-1]
+    assert iri == f"<{label}>" or iri.startswith("<urn:decentrl:left:")
+
+
+def test_tsv_has_a_header_and_six_digits(tmp_path: Path) -> None:
+    write_matches(table(("a", "é"), ("b c", '"')), tmp_path / "m.tsv")
+    assert (tmp_path / "m.tsv").read_bytes().decode() == (
+        'left\tright\trank\tscore\na\té\t1\t0.500000\nb c\t"\t1\t0.500000\n'
+    )
+
+
+@pytest.mark.parametrize("label", ["a\tb", "a\nb", "a\rb"])
+def test_a_label_that_tsv_cannot_hold_leaves_no_file(tmp_path: Path, label: str) -> None:
+    file = tmp_path / "m.tsv"
+    file.write_text("old")
+    with pytest.raises(InputError, match=r"contains a tab or a line end; write a \.parquet file"):
+        write_matches(table(("x", "y"), (label, "y")), file)
+    assert (file.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
+    write_matches(table((label, "y")), tmp_path / "m.parquet")
+    assert pq.read_table(tmp_path / "m.parquet")["left"].to_pylist() == [label]
+
+
+def test_an_interrupted_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "m.parquet"
+    write_matches(table(("a", "b")), file)
+    before = file.read_bytes()
+
+    def half(found: pa.Table, path: Path) -> None:
+        path.write_bytes(before[:20])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pq, "write_table", half)
+    with pytest.raises(KeyboardInterrupt):
+        write_matches(table(("c", "d")), file)
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_empty_table_is_written_too(tmp_path: Path) -> None:
+    empty = table(("a", "b")).slice(0, 0)
+    for name in ("m.tsv", "m.nt", "m.parquet"):
+        write_matches(empty, tmp_path / name)
+    assert (tmp_path / "m.tsv").read_text() == "left\tright\trank\tscore\n"
+    assert (tmp_path / "m.nt").read_text() == ""
+
+
+def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+    check_output(tmp_path / "m.tsv", 5)
+    check_output(tmp_path / "m.nt", 1)
+    with pytest.raises(ConfigError, match="use --top 1"):
+        check_output(tmp_path / "m.nt", 2)
+    with pytest.raises(InputError, match=r"m\.csv: cannot write \.csv; use \.tsv"):
+        check_output(tmp_path / "m.csv", 1)
+    (tmp_path / "d.nt").mkdir()
+    with pytest.raises(InputError, match="this is a folder"):
+        check_output(tmp_path / "d.nt", 1)

@@ -1,0 +1,48 @@
+"""Help comes at once: nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "pyarrow", "numpy", "safetensors", "pyoxigraph")
+
+CODE = """
+import sys
+from decentrl.cli import main
+sys.argv = ["decentrl", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    loaded = sorted({name.partition(".")[0] for name in sys.modules} & set(%r))
+    print("LOADED", loaded, file=sys.stderr)
+    raise
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--help"], 0, "align"),
+        (["--version"], 0, "decentrl 0."),
+        ([], 2, "Usage"),
+        (["align", "--help"], 0, "--links"),
+        (["match", "--help"], 0, "ENTITY"),
+        (["settings", "tiny"], 0, "training.epochs"),
+        (["align", "--preset", "tinny", "-o", "x"], 2, ""),
+        (["align", "--nonsense"], 2, ""),
+    ],
+)
+def test_light_commands_import_nothing_heavy(arguments: list[str], code: int, says: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE % (HEAVY,), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "COLUMNS": "120"},
+    )
+    assert done.stderr.splitlines()[-1] == "LOADED []"
+    assert done.returncode == code
+    assert says in done.stdout

@@ -1,0 +1,127 @@
+"""Kills a run at one moment after the other and resumes it; prints what became of each.
+
+A script of its own, because it forks: the child is killed by SIGKILL in front of its n-th
+operation on the run folder, where an audit hook counts the operations. Usage:
+
+    python kill_sweep.py FOLDER HOW_MANY ARGUMENT...
+
+runs ``decentrl align ARGUMENT...``; the JSON on stdout has the number of operations and, for every
+moment tried, what differs from the uninterrupted run (nothing, if all is well).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import decentrl.cli.alignment
+import decentrl.runs  # noqa: F401 (imported once, before the forks)
+from decentrl.cli import main
+from decentrl.training import checkpoint
+
+EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
+
+
+def command(arguments: list[str], run: Path, kill_at: int = 0, tear: int = 0) -> tuple[int, int]:
+    """The exit status of ``decentrl align`` in a child, and how many operations it did.
+
+    ``kill_at`` kills it in front of an operation, ``tear`` in the middle of writing a checkpoint.
+    """
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        count = 0
+
+        def hook(event: str, about: tuple[Any, ...]) -> None:
+            nonlocal count
+            if event in EVENTS and str(about[0]).startswith(str(run)):
+                count += 1
+                if count == kill_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        if tear:
+            _tear_checkpoint(tear)
+        sys.argv = ["decentrl", "align", *arguments, "-o", str(run)]
+        code = 1
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            os.write(write_end, str(count).encode())
+            os._exit(code)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        count = int(pipe.read() or 0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), count
+
+
+def _tear_checkpoint(number: int) -> None:
+    original, calls = checkpoint.save_file, []
+
+    def save_file(tensors: Any, path: Path, metadata: Any) -> None:
+        original(tensors, path, metadata)
+        calls.append(path)
+        if len(calls) == number:
+            os.truncate(path, path.stat().st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint.save_file = save_file
+
+
+def state(run: Path) -> dict[str, Any]:
+    """All that two equal runs have in common."""
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in metrics:
+        del row["seconds"]
+    return {
+        "files": sorted(str(path.relative_to(run)) for path in run.rglob("*")),
+        "metrics": metrics,
+        "results": json.loads((run / "results.json").read_bytes())["results"],
+        "matches": pq.read_table(run / "matches.parquet").to_pylist(),
+        **{
+            name: (run / "bundle" / f"{name}.safetensors").read_bytes().hex()
+            for name in ("weights", "vectors", "graphs")
+        },
+    }
+
+
+def try_moment(arguments: list[str], run: Path, expected: dict[str, Any], **kill: int) -> str:
+    shutil.rmtree(run, ignore_errors=True)
+    code, _ = command(arguments, run, **kill)
+    if code != -signal.SIGKILL:
+        return f"it was not killed but ended with {code}"
+    # Killed before its settings were written down, a run has to be started, not resumed.
+    again = ["--resume", "--device", "cpu"] if (run / "config.toml").exists() else arguments
+    if (run / "results.json").exists():
+        again = []
+    elif (code := command(again, run)[0]) != 0:
+        return f"{again[:1]} ended with {code}"
+    found = state(run)
+    return ", ".join(name for name, value in expected.items() if found[name] != value)
+
+
+def sweep(folder: Path, how_many: int, arguments: list[str]) -> dict[str, Any]:
+    code, operations = command(arguments, folder / "whole")
+    assert code == 0
+    expected, run = state(folder / "whole"), folder / "run"
+    moments = sorted({1 + round(i * (operations - 1) / how_many) for i in range(how_many + 1)})
+    outcomes = {f"operation {n}": try_moment(arguments, run, expected, kill_at=n) for n in moments}
+    for n in (1, 3):
+        outcomes[f"checkpoint {n}"] = try_moment(arguments, run, expected, tear=n)
+    return {"operations": operations, "outcomes": outcomes}
+
+
+if __name__ == "__main__":
+    print(json.dumps(sweep(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])))

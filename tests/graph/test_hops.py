@@ -1,0 +1,88 @@
+"""Two-hop neighbours, against the definition read word by word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decentrl.graph.hops import two_hop_neighbours, two_hop_pairs
+
+Triple = tuple[int, int, int]
+N = 6
+triple_sets = st.sets(
+    st.tuples(st.integers(0, N - 1), st.integers(0, 2), st.integers(0, N - 1)), max_size=14
+).map(sorted)
+
+
+def ids(triples: list[Triple]) -> np.ndarray:
+    return np.array(triples, np.int64).reshape(-1, 3)
+
+
+def pairs(triples: list[Triple], dropped: int = 0) -> list[tuple[int, int]]:
+    heads, tails = two_hop_pairs(ids(triples), N, dropped)
+    return list(zip(heads.tolist(), tails.tolist(), strict=True))
+
+
+def by_definition(triples: list[Triple], dropped: int) -> list[tuple[int, int]]:
+    adjacent = {(h, t) for h, _, t in triples} | {(t, h) for h, _, t in triples}
+    paths = [
+        (first, second, h, t)
+        for h, first, x in triples
+        for y, second, t in triples
+        if x == y and h != t and (h, t) not in adjacent
+    ]
+    counts = Counter((first, second) for first, second, _, _ in paths)
+    frequent = sorted(counts, key=lambda pattern: (-counts[pattern], pattern))[:dropped]
+    return sorted({(h, t) for first, second, h, t in paths if (first, second) not in frequent})
+
+
+@given(triple_sets, st.integers(0, 4))
+def test_two_hop_pairs_are_what_the_definition_says(triples: list[Triple], dropped: int) -> None:
+    assert pairs(triples, dropped) == by_definition(triples, dropped)
+
+
+@given(triple_sets, st.randoms(use_true_random=False))
+def test_the_order_of_triples_does_not_matter(triples: list[Triple], random) -> None:
+    shuffled = random.sample(triples, len(triples))
+    assert pairs(shuffled, 2) == pairs(triples, 2)
+
+
+def test_a_path_follows_the_direction_of_its_triples() -> None:
+    assert pairs([(0, 0, 1), (1, 0, 2)]) == [(0, 2)]
+    assert pairs([(0, 0, 1), (2, 0, 1)]) == []
+
+
+@pytest.mark.parametrize("shortcut", [(0, 1, 2), (2, 1, 0)])
+def test_adjacent_ends_are_one_hop_apart_whichever_way(shortcut: Triple) -> None:
+    assert (0, 2) not in pairs([(0, 0, 1), (1, 0, 2), shortcut])
+
+
+def test_there_and_back_again_leads_nowhere() -> None:
+    assert pairs([(0, 0, 1), (1, 1, 0)]) == []
+
+
+def test_the_most_frequent_pattern_is_left_out() -> None:
+    hub = [(0, 0, 1), (2, 0, 1), (1, 0, 3)]  # two paths of the pattern (0, 0)
+    rare = [(3, 1, 4)]  # one path of the pattern (0, 1)
+    assert pairs(hub + rare, 0) == [(0, 3), (1, 4), (2, 3)]
+    assert pairs(hub + rare, 1) == [(1, 4)]
+
+
+def test_patterns_as_frequent_as_each_other_are_dropped_by_their_code() -> None:
+    triples = [(0, 1, 1), (1, 0, 2), (3, 0, 4), (4, 1, 5)]  # patterns (1, 0) and (0, 1), once each
+    assert pairs(triples, 1) == [(0, 2)]
+
+
+@given(triple_sets, triple_sets)
+@settings(deadline=None)
+def test_two_hop_neighbours_join_both_directions_of_each_graph(
+    left: list[Triple], right: list[Triple]
+) -> None:
+    graph = two_hop_neighbours((ids(left), ids(right)), N, 1)
+    expected = by_definition(left, 1) + by_definition(right, 1)
+    found = zip(graph.rows.tolist(), graph.columns.tolist(), strict=True)
+    assert list(found) == sorted(set(expected) | {(t, h) for h, t in expected})

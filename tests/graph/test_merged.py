@@ -1,0 +1,65 @@
+"""Two graphs share one id space, and one of them may grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decentrl.graph.adjacency import Adjacency
+from decentrl.graph.merged import MergedGraph
+
+OPTIONS: dict[str, Any] = {
+    "layers": 1,
+    "order": 2,
+    "two_hop": False,
+    "residual": True,
+    "self_entity": False,
+    "counterparts": False,
+}
+
+
+def edges(graph: Adjacency) -> set[tuple[int, int]]:
+    return set(zip(graph.rows.tolist(), graph.columns.tolist(), strict=True))
+
+
+@pytest.fixture
+def merged() -> MergedGraph:
+    """Left 0 – 1 – 2, right 3 – 4 (and 5 without a triple); 0 ≡ 4 and 1 ≡ 5."""
+    left = np.array([(0, 0, 1), (1, 1, 2)], np.int64)
+    right = np.array([(0, 0, 1)], np.int64)
+    return MergedGraph.merge(left, right, np.array([(0, 1), (1, 2)]), (3, 3), (2, 1))
+
+
+def test_right_ids_start_where_left_ids_end(merged: MergedGraph) -> None:
+    assert merged.triples().tolist() == [[0, 0, 1], [1, 1, 2], [3, 2, 4]]
+    assert merged.links.tolist() == [[0, 4], [1, 5]]
+    assert (merged.n_entities, merged.n_relations) == (6, 3)
+
+
+def test_a_view_joins_nothing_across_the_graphs(merged: MergedGraph) -> None:
+    assert edges(merged.view(**OPTIONS).first) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+
+
+def test_counterparts_tell_seed_triples_in_the_other_graph(merged: MergedGraph) -> None:
+    plain = merged.view(**OPTIONS)
+    view = merged.view(**{**OPTIONS, "counterparts": True})
+    # The triple (0, 0, 1) is told of 4 and 5. 5 has none of its own, so nobody may read its
+    # input embedding; its own row reads 4.
+    assert edges(view.first) - edges(plain.first) == {(5, 4)}
+    assert not view.seen[5]
+
+
+def test_growth_adds_triples_and_keeps_ids(merged: MergedGraph) -> None:
+    grown = merged.grown(np.empty((0, 3), np.int64), np.array([(5, 2, 3)]))
+    assert grown.triples().tolist() == [*merged.triples().tolist(), [5, 2, 3]]
+    assert merged.right.tolist() == [[3, 2, 4]]
+
+
+def test_what_training_did_not_know_is_unseen(merged: MergedGraph) -> None:
+    trained = MergedGraph(merged.left[:1], merged.right, merged.links, 3, 3, 3)
+    view = merged.view(**OPTIONS, trained_on=trained)
+    assert view.seen.tolist() == [True, True, False, True, True, False]
+    assert edges(view.first) == {(0, 1), (1, 0), (2, 1), (3, 4), (4, 3)}
+    assert not {relation % 3 for _, relation in edges(view.relations)} & {1}

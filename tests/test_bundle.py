@@ -1,0 +1,341 @@
+"""A bundle comes back as it was saved, or not at all: nothing is unpickled, no damage unnoticed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import decentrl as package
+from decentrl import bundle as module
+from decentrl.aligner import Aligner
+from decentrl.bundle import MANIFEST, VERSION, Bundle, read_bundle, write_bundle
+from decentrl.data.registry import load_dataset
+from decentrl.errors import BundleError
+
+FILES = {
+    "README.md",
+    "bundle.json",
+    "config.toml",
+    "graphs.safetensors",
+    "labels.parquet",
+    "vectors.safetensors",
+    "weights.safetensors",
+}
+
+
+@pytest.fixture(scope="module")
+def small(
+    twin_files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Aligner, Path]:
+    """An aligner of small graphs and the folder it was saved to."""
+    aligner = Aligner.from_preset("tiny", "model.dim=8", "training.epochs=2", device="cpu")
+    aligner.fit(
+        twin_files["left"], twin_files["right"], twin_files["links"], test_links=twin_files["test"]
+    )
+    folder = tmp_path_factory.mktemp("small")
+    aligner.save(folder)
+    return aligner, folder / "bundle"
+
+
+@pytest.fixture
+def copy(small: tuple[Aligner, Path], tmp_path: Path) -> Path:
+    """A bundle to damage."""
+    return Path(shutil.copytree(small[1], tmp_path / "bundle"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_everything_comes_back(small: tuple[Aligner, Path]) -> None:
+    aligner, folder = small
+    assert {path.name for path in folder.iterdir()} == FILES
+    loaded, found, task = Aligner.load(folder, "cpu"), read_bundle(folder), aligner.task
+    assert loaded.config == aligner.config
+    assert found.task.name == task.name
+    for before, after in ((task.left, found.task.left), (task.right, found.task.right)):
+        assert after.entities == before.entities
+        assert after.relations == before.relations
+        assert np.array_equal(after.triples, before.triples)
+    for name in ("train", "valid", "test"):
+        assert np.array_equal(getattr(found.task, name), getattr(task, name))
+    assert (found.task.auxiliary, found.task.unknown) == (None, None)
+    assert found.task.content_hash() == task.content_hash()
+    for side in ("left", "right"):
+        names = list(getattr(task, side).entities)
+        assert np.array_equal(loaded.embed(names, side), aligner.embed(names, side))
+    assert set(found.weights) == set(aligner._weights)
+    assert all(torch.equal(found.weights[name], t) for name, t in aligner._weights.items())
+    for side in ("left", "right"):
+        assert loaded.match(top=3, side=side).equals(aligner.match(top=3, side=side))
+
+
+def test_the_open_world_comes_back(open_run: Path) -> None:
+    task = Aligner.load(open_run, "cpu").task
+    assert task.auxiliary is not None
+    original = load_dataset("world", open_world=True)
+    held = original.hold_out(0.1, 0, into="valid")
+    assert task.content_hash() == held.content_hash()
+    assert [a.tolist() for a in task.auxiliary] == [a.tolist() for a in original.auxiliary]
+    assert np.array_equal(task.unknown, original.unknown)
+
+
+def test_a_bundle_is_found_in_its_run_and_by_itself(small: tuple[Aligner, Path]) -> None:
+    for place in (small[1], small[1].parent, str(small[1].parent)):
+        assert Aligner.load(place, "cpu").task.name == "left-right"
+
+
+def test_strange_labels_come_back(tmp_path: Path) -> None:
+    names = ["a\tb", 'say "x"', "new\nline", " ", "東京", "\u200f", "🜁", "'", "\\", "é", "e\u0301"]
+    left = tmp_path / "left.parquet"
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ring = pa.table({"head": names, "relation": ["r"] * len(names), "tail": names[1:] + names[:1]})
+    pq.write_table(ring, left)
+    links = tmp_path / "links.parquet"
+    pq.write_table(pa.table({"left": names, "right": names}), links)
+    quick = ("model.dim=4", "training.epochs=1")
+    aligner = Aligner.from_preset("tiny", *quick, device="cpu").fit(left, left, links)
+    aligner.save(tmp_path / "run")
+    assert set(Aligner.load(tmp_path / "run", "cpu").task.left.entities) == set(names)
+
+
+# Nothing is unpickled
+
+
+def test_loading_unpickles_nothing(
+    small: tuple[Aligner, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    for owner, name in (
+        (pickle, "Unpickler"), (pickle, "load"), (pickle, "loads"), (pickle, "_Unpickler"),
+        (torch, "load"), (np, "load"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, refuse)
+    with pytest.raises(AssertionError, match="unpickled"):
+        torch.load("anything")
+    assert Aligner.load(small[1], "cpu").match(top=1).num_rows > 0
+
+
+def test_no_source_file_can_unpickle() -> None:
+    for file in sorted(Path(package.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or "", *(f"{node.module}.{a.name}" for a in node.names)]
+            elif isinstance(node, ast.Attribute):
+                names = [ast.unparse(node)]
+            elif isinstance(node, ast.keyword):
+                names = [node.arg or ""]
+            banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
+            banned |= {"torch.load", "torch.save", "np.load", "numpy.load", "allow_pickle"}
+            assert not banned & set(names), f"{file}:{node.lineno}"
+
+
+# Damage
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(sorted(FILES)), data=st.data())
+def test_any_changed_byte_is_an_error_that_names_the_file(
+    small: tuple[Aligner, Path], name: str, data: st.DataObject
+) -> None:
+    file = small[1] / name
+    content = file.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    other = data.draw(st.integers(0, 255).filter(lambda x: x != content[place]))
+    check_damaged(file, content[:place] + bytes([other]) + content[place + 1 :])
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=st.sampled_from(sorted(FILES)), data=st.data())
+def test_any_cut_off_file_is_an_error_that_names_it(
+    small: tuple[Aligner, Path], name: str, data: st.DataObject
+) -> None:
+    file = small[1] / name
+    content = file.read_bytes()
+    check_damaged(file, content[: data.draw(st.integers(0, len(content) - 1))])
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_anything_behind_the_end_is_an_error_too(small: tuple[Aligner, Path], name: str) -> None:
+    check_damaged(small[1] / name, (small[1] / name).read_bytes() + b"\n")
+
+
+def check_damaged(file: Path, content: bytes) -> None:
+    before = file.read_bytes()
+    file.write_bytes(content)
+    try:
+        with pytest.raises(BundleError) as caught:
+            read_bundle(file.parent)
+    finally:
+        file.write_bytes(before)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"name": "left-right"', '"name": "left-night"'),
+        ('"name": "left-right"', '"name":  "left-right"'),
+        ('"data_sha256": "', '"data_sha256": "0'),
+        ('"kind": "aligner"', '"kind": "aligned"'),
+    ],
+)
+def test_the_list_of_files_is_checked_itself(copy: Path, old: str, new: str) -> None:
+    manifest = copy / MANIFEST
+    text = manifest.read_text("utf-8")
+    assert old in text
+    check_damaged(manifest, text.replace(old, new).encode())
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_missing_file_is_named(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    with pytest.raises(BundleError, match=rf"{name}: .*(missing|not found)"):
+        read_bundle(copy)
+
+
+FOREIGN = {
+    "another tool's": '{"format": "other", "version": 1}',
+    "a list": "[1, 2]",
+    "a number": "3",
+    "no JSON": "hello",
+    "empty": "",
+    "no format": '{"version": 1, "files": {}}',
+    "only the format": '{"format": "decentrl-bundle"}',
+    "no files": '{"format": "decentrl-bundle", "version": 1}',
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_manifest_is_told(copy: Path, content: str) -> None:
+    check_damaged(copy / MANIFEST, content.encode())
+
+
+def test_a_newer_version_says_upgrade_whatever_else_it_holds(copy: Path) -> None:
+    newer = {"format": "decentrl-bundle", "version": VERSION + 1, "parts": ["unheard of"]}
+    (copy / MANIFEST).write_text(json.dumps(newer), "utf-8")
+    with pytest.raises(BundleError, match=rf"{MANIFEST}: format version 2, .* upgrade decentrl"):
+        read_bundle(copy)
+
+
+def test_a_foreign_folder_and_no_folder_are_told(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
+    with pytest.raises(BundleError, match=r"bundle\.json: not found, .* is not a bundle"):
+        Aligner.load(tmp_path / "photos")
+    with pytest.raises(BundleError, match="absent: no such run"):
+        Aligner.load(tmp_path / "absent")
+    with pytest.raises(BundleError, match=r"cat\.jpg: no such run"):
+        Aligner.load(tmp_path / "photos" / "cat.jpg")
+
+
+# Interrupted writes
+
+
+class Stop(BaseException):
+    """As an interrupt from the keyboard, or worse."""
+
+
+def stop(*_: Any, **__: Any) -> None:
+    raise Stop
+
+
+def fail_first_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safetensors.torch.save_file", stop)
+
+
+def fail_at_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_write_labels", stop)
+
+
+def fail_at_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_sealed", stop)
+
+
+def fail_at_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_sync", stop)
+
+
+def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old bundle has been moved away when the new one cannot take its place."""
+    original = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if ".part-" in self.name:
+            raise Stop
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+
+
+FAILURES = [
+    fail_first_save,
+    fail_at_labels,
+    fail_at_the_manifest,
+    fail_at_the_sync,
+    fail_at_the_last_rename,
+]
+
+
+@pytest.mark.parametrize("fail", FAILURES, ids=lambda f: f.__name__)
+def test_an_interrupted_write_leaves_the_old_bundle_and_no_litter(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, fail: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    before, bundle = contents(copy.parent), read_bundle(copy)
+    other = Bundle(bundle.config, bundle.task, {}, bundle.vectors, "another card")
+    with monkeypatch.context() as patch:
+        fail(patch)
+        with pytest.raises(Stop):
+            write_bundle(other, copy)
+    assert contents(copy.parent) == before
+    assert [path.name for path in copy.parent.iterdir()] == ["bundle"]
+    write_bundle(other, copy)
+    assert read_bundle(copy).card == "another card"
+    assert [path.name for path in copy.parent.iterdir()] == ["bundle"]
+
+
+@pytest.mark.parametrize("fail", FAILURES, ids=lambda f: f.__name__)
+def test_an_interrupted_first_write_leaves_nothing(
+    small: tuple[Aligner, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fail: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    bundle = read_bundle(small[1])
+    fail(monkeypatch)
+    with pytest.raises(Stop):
+        write_bundle(bundle, tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_write_clears_what_a_killed_one_left(copy: Path) -> None:
+    for name in (".bundle.part-x1", ".bundle.old-77"):
+        (copy.parent / name).mkdir()
+        (copy.parent / name / "weights.safetensors").write_bytes(b"half")
+    (copy.parent / ".bundled").mkdir()
+    write_bundle(read_bundle(copy), copy)
+    assert {path.name for path in copy.parent.iterdir()} == {"bundle", ".bundled"}
+
+
+def test_others_may_read_what_was_written(small: tuple[Aligner, Path]) -> None:
+    assert small[1].stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in small[1].iterdir()} == {0o644}

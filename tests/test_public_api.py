@@ -1,0 +1,55 @@
+"""The public names: complete, imported on first use, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import version
+
+import pytest
+
+import decentrl
+
+
+def test_every_public_name_is_there_and_has_one_home() -> None:
+    assert sorted(decentrl.__all__) == decentrl.__all__ == dir(decentrl)
+    assert len(set(decentrl.__all__)) == len(decentrl.__all__)
+    assert {"Aligner", "KnowledgeGraph", "AlignmentTask", "Config", "load_dataset"} <= set(
+        decentrl.__all__
+    )
+    assert set(decentrl._HOMES) | {"__version__"} == set(decentrl.__all__)
+    for name, home in decentrl._HOMES.items():
+        found = getattr(decentrl, name)
+        assert found is getattr(import_module(home), name)
+        assert found.__module__ == home
+        assert found.__doc__
+
+
+def test_everything_can_be_imported_at_once() -> None:
+    names: dict[str, object] = {}
+    exec("from decentrl import *", names)
+    assert set(decentrl.__all__) <= set(names)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Alinger'"):
+        _ = decentrl.Alinger
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert decentrl.__version__ == version("decentrl")
+
+
+def test_importing_the_package_is_light() -> None:
+    code = (
+        "import sys, decentrl, decentrl.errors, decentrl.data\n"
+        "heavy = {'torch', 'pyarrow', 'numpy', 'safetensors', 'rich', 'typer'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "decentrl.Config\n"
+        "assert not {'torch', 'pyarrow', 'numpy'} & set(sys.modules)\n"
+        "decentrl.KnowledgeGraph\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

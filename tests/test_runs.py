@@ -1,0 +1,318 @@
+"""The run folder: what is in it, how it is resumed, what is never lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from decentrl.config import SECTIONS, Config
+from decentrl.errors import BundleError, DecentRLError, InputError
+from decentrl.runs import Sources, align, average, pick_samples, read_settings, remove_run
+from decentrl.training.loop import Row
+
+QUICK = ("model.dim=8", "training.epochs=2")
+
+
+@pytest.fixture
+def sources(twin_files: dict[str, Path]) -> Sources:
+    left, right, links = (str(twin_files[name]) for name in ("left", "right", "links"))
+    return Sources(left=left, right=right, links=links, test_links=str(twin_files["test"]))
+
+
+def config(*settings: str, seed: int = 0) -> Config:
+    return Config.from_preset("tiny", (*QUICK, *settings), seed)
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+# What is in it
+
+
+def test_a_run_leaves_these_files_and_no_other(world_run: Path) -> None:
+    assert names(world_run) == {
+        "config.toml",
+        "metrics.jsonl",
+        "results.json",
+        "matches.parquet",
+        "report.html",
+        "checkpoint/checkpoint.safetensors",
+        "bundle/README.md",
+        "bundle/bundle.json",
+        "bundle/config.toml",
+        "bundle/graphs.safetensors",
+        "bundle/labels.parquet",
+        "bundle/vectors.safetensors",
+        "bundle/weights.safetensors",
+    }
+
+
+METRICS = ["hits@1", "hits@5", "hits@10", "hits@50", "mr", "mrr"]
+
+
+def check_results(results: dict[str, Any]) -> None:
+    """As documented, key for key and in this order."""
+    assert list(results) == [
+        "dataset", "open_world", "preset", "seed", "device", "seconds", "peak_memory_bytes",
+        "results",
+    ]  # fmt: skip
+    assert list(results["seconds"]) == ["read", "train", "match"]
+    assert all(value >= 0 for value in results["seconds"].values())
+    assert isinstance(results["peak_memory_bytes"], int)
+    assert results["peak_memory_bytes"] > 2**20
+    for row in results["results"]:
+        place = ["direction", "matcher", "candidates", "subset", "n"]
+        assert sorted(row) == sorted([*place, *METRICS])
+        assert row["direction"] in ("left-right", "right-left")
+        assert row["matcher"] in ("cosine", "csls", "sinkhorn")
+        assert row["candidates"] in ("test", "all")
+        assert row["subset"] in ("all", "known", "unknown")
+        assert all(0 <= row[name] <= 1 for name in METRICS if name != "mr")  # fractions
+        assert row["mr"] >= 1
+        assert row["hits@1"] <= row["hits@5"] <= row["hits@10"] <= row["hits@50"]
+
+
+def test_results_have_the_documented_keys(world_run: Path, open_run: Path) -> None:
+    closed, opened = (json.loads((run / "results.json").read_bytes()) for run in (world_run, open_run))  # fmt: skip  # noqa: E501
+    check_results(closed)
+    check_results(opened)
+    assert (closed["dataset"], closed["open_world"], closed["preset"]) == ("world", False, "tiny")
+    assert (closed["seed"], closed["device"], opened["open_world"]) == (0, "cpu", True)
+    assert len(closed["results"]) == 2 * 3 * 2
+    assert len(opened["results"]) == 3 * 2 * 3 * 2
+    assert {row["subset"] for row in closed["results"]} == {"all"}
+
+
+def test_settings_are_all_written_down(world_run: Path) -> None:
+    values = tomllib.loads((world_run / "config.toml").read_text("utf-8"))
+    assert set(values) == {"preset", "seed", "run", *SECTIONS}
+    assert values["run"]["dataset"] == "world"
+    assert set(asdict(Sources())) | {"data_sha256", "decentrl"} == set(values["run"])
+    origin, found = read_settings(world_run)
+    assert found == Config.from_preset("tiny", ["training.epochs=3"])
+    assert origin == Sources(dataset="world")
+
+
+@pytest.mark.parametrize(
+    "odd", [Sources(left='a "b"\\c\td', right="é 東京", links="'", holdout=0.25, format="nt")]
+)
+def test_settings_come_back_whatever_a_file_is_called(
+    tmp_path: Path, odd: Sources, twin_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sources, "read", lambda self, seed: read_twins(twin_files))
+    align(odd, config(seed=5), tmp_path / "run", device="cpu")
+    assert read_settings(tmp_path / "run") == (odd, config(seed=5))
+
+
+def read_twins(twin_files: dict[str, Path]) -> Any:
+    from decentrl.data.alignment_task import AlignmentTask
+
+    return AlignmentTask.read(*(twin_files[name] for name in ("left", "right", "links", "test")))
+
+
+def test_metrics_have_a_line_an_epoch(world_run: Path) -> None:
+    rows = [json.loads(line) for line in (world_run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert all({"epoch", "loss", "seconds"} <= set(row) for row in rows)
+    assert {"valid_hits@1", "valid_hits@10", "valid_mrr"} <= set(rows[-1])
+
+
+def test_matches_are_a_parquet_table_of_what_is_not_linked(world_run: Path) -> None:
+    table = pq.read_table(world_run / "matches.parquet")
+    assert table.schema.names == ["left", "right", "rank", "score"]
+    assert table.num_rows == 1859 - 280
+    assert set(table["rank"].to_pylist()) == {1}
+
+
+def test_the_report_shows_this_run(world_run: Path) -> None:
+    page = (world_run / "report.html").read_text("utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert "1,859 entities" in page
+    assert "<svg" in page
+
+
+# Where a task comes from
+
+
+def test_without_test_links_some_links_are_held_out(sources: Sources) -> None:
+    given = sources.read(0)
+    assert (len(given.train), len(given.test)) == (25, 15)
+    held = replace(sources, test_links="", holdout=0.2)
+    task = held.read(0)
+    assert (len(task.train), len(task.test)) == (20, 5)
+    assert task.test.tolist() != held.read(1).test.tolist()
+    assert len(replace(held, holdout=0.0).read(0).test) == 0
+
+
+def test_one_graph_cannot_be_aligned() -> None:
+    with pytest.raises(InputError, match=r"world/cldr is one graph, alignment needs two; .*list"):
+        Sources(dataset="world/cldr").read(0)
+
+
+# What is there already, and what goes wrong
+
+
+def test_two_runs_are_never_mixed(tmp_path: Path, sources: Sources) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="run: already exists; choose another -o, or add --resume"):
+        align(sources, config(), folder, device="cpu")
+    assert names(folder) == {"thesis.tex"}
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InputError, match="already exists"):
+        align(sources, config(), file, device="cpu")
+    with pytest.raises(InputError, match=r"cannot make this folder \(Not a directory\)"):
+        align(sources, config(), file / "run", device="cpu")
+
+
+def test_an_empty_folder_may_be_used(tmp_path: Path, sources: Sources) -> None:
+    align(sources, config(), tmp_path, device="cpu")
+    assert (tmp_path / "results.json").exists()
+
+
+def test_what_cannot_be_learned_leaves_nothing(tmp_path: Path, sources: Sources) -> None:
+    for bad in ("training.valid=1.5", "training.learning_rate=1e30"):
+        with pytest.raises(DecentRLError):
+            align(sources, config(bad), tmp_path / "deep" / "in" / "run", device="cpu")
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DecentRLError):
+        align(sources, config("training.valid=1.5"), tmp_path / "mine", device="cpu")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+class Killed(BaseException):
+    """Not one of ours, as a kill is not."""
+
+
+def start_and_kill(sources: Sources, folder: Path, *settings: str) -> None:
+    def on_epoch(row: Row) -> None:
+        if row["epoch"] == 2:
+            raise Killed
+
+    used = config("training.checkpoint_every=0", *settings)
+    with pytest.raises(Killed):
+        align(sources, used, folder, device="cpu", on_epoch=on_epoch)
+
+
+def test_a_run_is_not_resumed_over_other_data(
+    tmp_path: Path, sources: Sources, twin_files: dict[str, Path]
+) -> None:
+    links = tmp_path / "links.tsv"
+    shutil.copy(twin_files["links"], links)
+    changed = replace(sources, links=str(links))
+    start_and_kill(changed, tmp_path / "run")
+    before = names(tmp_path / "run")
+    lines = links.read_text().splitlines(True)
+    links.write_text("".join(lines[:-1]))
+    origin, used = read_settings(tmp_path / "run")
+    with pytest.raises(InputError, match="the input has changed since this run began; start a new"):
+        align(origin, used, tmp_path / "run", device="cpu", resume=True)
+    assert names(tmp_path / "run") == before
+    links.write_text("".join(lines))
+    align(origin, used, tmp_path / "run", device="cpu", resume=True)
+
+
+def test_a_damaged_checkpoint_is_named_and_costs_nothing(tmp_path: Path, sources: Sources) -> None:
+    start_and_kill(sources, tmp_path / "run")
+    file = tmp_path / "run" / "checkpoint" / "checkpoint.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-100])
+    origin, used = read_settings(tmp_path / "run")
+    with pytest.raises(BundleError, match=r"checkpoint\.safetensors: .*damaged.*delete it"):
+        align(origin, used, tmp_path / "run", device="cpu", resume=True)
+    assert (tmp_path / "run" / "config.toml").exists()
+    file.unlink()
+    align(origin, used, tmp_path / "run", device="cpu", resume=True)
+
+
+BROKEN = {
+    "no settings": None,
+    "empty": b"",
+    "no TOML": b"= =",
+    "no UTF-8": b"\xff\xfe",
+    "without its origin": b'preset = "tiny"\nseed = 0\n',
+    "of another tool": b"[run]\nspeed = 3\n",
+    "with an impossible value": b"DIM",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_folder_that_is_no_run_cannot_be_resumed(
+    tmp_path: Path, world_run: Path, content: bytes | None
+) -> None:
+    if content == b"DIM":
+        content = (world_run / "config.toml").read_bytes().replace(b"dim = 32", b"dim = -1")
+    if content is not None:
+        (tmp_path / "config.toml").write_bytes(content)
+    with pytest.raises(BundleError, match=r"config\.toml: ") as caught:
+        read_settings(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"[params]\ntitle = 'my site'\n", b"", b"\xff", b"run = 3"]
+)
+def test_only_runs_are_removed(tmp_path: Path, content: bytes | None) -> None:
+    site = tmp_path / "site"
+    (site / "seed-0").mkdir(parents=True)
+    (site / "seed-0" / "plan.txt").write_text("to grow")
+    if content is not None:
+        (site / "config.toml").write_bytes(content)
+    before = names(site)
+    with pytest.raises(InputError, match="site: is not a run, so it is not overwritten; choose"):
+        remove_run(site)
+    assert names(site) == before
+
+
+def test_runs_are_removed_whole(tmp_path: Path, world_run: Path) -> None:
+    shutil.copytree(world_run, tmp_path / "one")
+    shutil.copytree(world_run, tmp_path / "many" / "seed-0")
+    for name in ("one", "many", "absent"):
+        remove_run(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Several seeds
+
+
+def test_seeds_are_averaged(world_run: Path) -> None:
+    first = json.loads((world_run / "results.json").read_bytes())
+    second = json.loads((world_run / "results.json").read_bytes())
+    second |= {"seed": 1, "peak_memory_bytes": first["peak_memory_bytes"] + 8}
+    second["seconds"]["train"] = first["seconds"]["train"] + 2
+    for row in second["results"]:
+        row["mr"] += 2
+    mean = average([first, second])
+    assert mean["seed"] == [0, 1]
+    assert mean["seconds"]["train"] == pytest.approx(first["seconds"]["train"] + 1, abs=2e-3)
+    assert mean["peak_memory_bytes"] == first["peak_memory_bytes"] + 8
+    for before, row in zip(first["results"], mean["results"], strict=True):
+        assert row["mr"] == pytest.approx(before["mr"] + 1)
+        assert row["mr_std"] == pytest.approx(2**0.5)
+        assert (row["mrr"], row["mrr_std"]) == (pytest.approx(before["mrr"]), pytest.approx(0))
+        assert {f"{name}_std" for name in METRICS} | set(before) == set(row)
+        assert row["n"] == before["n"]
+    alone = average([first])
+    assert all(row["hits@1_std"] == 0 for row in alone["results"])
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 12, 13, 100, 654])
+def test_samples_are_spread_over_all(size: int) -> None:
+    rows = [{"place": i} for i in range(size)]
+    places = [row["place"] for row in pick_samples(rows, 12)]
+    assert len(places) == min(size, 12)
+    assert places == sorted(set(places))
+    if size >= 100:
+        assert places[0] < size / 6
+        assert places[-1] > size * 5 / 6

@@ -1,0 +1,188 @@
+"""The loop: when it stops, what it keeps, and that an interruption leaves no trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from decentrl.config import TrainingConfig
+from decentrl.errors import DecentRLError
+from decentrl.training.loop import METRICS, Row, train
+
+
+class Counting(nn.Module):
+    """A weight, and a buffer that counts the epochs so that validation can follow a script."""
+
+    epochs: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))
+
+
+class Toy:
+    """Steps that use both sources of chance; the validation of epoch i is ``script[i - 1]``."""
+
+    def __init__(self, script: Sequence[float] = ()) -> None:
+        torch.manual_seed(0)
+        self.model = Counting()
+        self.script = script
+        self.validated: list[int] = []
+
+    def batches(self, rng: np.random.Generator) -> Iterator[np.ndarray[Any, Any]]:
+        self.model.epochs += 1
+        yield from rng.permutation(6).reshape(3, 2)
+
+    def loss(self, batch: np.ndarray[Any, Any], rng: np.random.Generator) -> Tensor:
+        noise = torch.rand(4) * float(batch.sum()) + float(rng.random())
+        return (self.model.weight * noise).square().sum()
+
+    def validate(self) -> dict[str, float] | None:
+        epoch = int(self.model.epochs)
+        self.validated.append(epoch)
+        return {"mrr": self.script[epoch - 1], "hits@1": 0.0} if self.script else None
+
+
+class Killed(BaseException):
+    """Not one of ours, as a kill is not."""
+
+
+def kill_after(epoch: int) -> Any:
+    def on_epoch(row: Row) -> None:
+        if row["epoch"] > epoch:
+            raise Killed
+
+    return on_epoch
+
+
+def config(**changes: Any) -> TrainingConfig:
+    quick = {"epochs": 8, "validate_every": 1, "patience": 3, "checkpoint_every": 0.0}
+    return TrainingConfig(**{**quick, **changes})
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def without_seconds(rows: Sequence[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def read_metrics(run: Path) -> list[Row]:
+    return [json.loads(line) for line in (run / METRICS).read_text("utf-8").splitlines()]
+
+
+def test_it_stops_after_so_many_validations_without_a_better_one_and_keeps_the_best() -> None:
+    toy = Toy(script=[0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.9, 0.9])
+    history = train(toy, config(patience=3), seed=0)
+    assert [row["epoch"] for row in history] == [1, 2, 3, 4, 5]
+    assert int(toy.model.epochs) == 2  # an equal value is no better one
+    assert [row["valid_mrr"] for row in history] == [0.1, 0.5, 0.2, 0.5, 0.4]
+
+
+def test_without_patience_it_goes_to_the_end_and_still_keeps_the_best() -> None:
+    toy = Toy(script=[0.9, *[0.1] * 7])
+    assert len(train(toy, config(patience=0), seed=0)) == 8
+    assert int(toy.model.epochs) == 1
+
+
+def test_it_validates_now_and_then_and_at_the_end() -> None:
+    toy = Toy(script=[0.1 * i for i in range(8)])
+    history = train(toy, config(validate_every=3), seed=0)
+    assert toy.validated == [3, 6, 8]
+    assert [row["epoch"] for row in history if "valid_mrr" in row] == [3, 6, 8]
+
+
+def test_without_held_out_data_the_last_weights_stay() -> None:
+    toy = Toy()
+    history = train(toy, config(patience=1), seed=0)
+    assert (len(history), int(toy.model.epochs)) == (8, 8)
+    assert not any("valid" in name for row in history for name in row)
+
+
+@pytest.mark.parametrize("epoch", range(8))
+def test_a_run_killed_in_any_epoch_and_resumed_equals_the_uninterrupted_one(
+    tmp_path: Path, epoch: int
+) -> None:
+    script = [0.3, 0.1, 0.2, 0.4, 0.1, 0.1, 0.3, 0.2]
+    whole = Toy(script)
+    expected = train(whole, config(), seed=3, run=tmp_path / "whole")
+
+    first = Toy(script)
+    try:
+        train(first, config(), seed=3, run=tmp_path / "run", on_epoch=kill_after(epoch))
+    except Killed:
+        assert epoch < len(expected)
+    # What a kill in the middle of a line leaves.
+    with (tmp_path / "run" / METRICS).open("a") as file:
+        file.write('{"epoch": ')
+    second = Toy(script)
+    torch.rand(epoch)  # the state of torch's generator must come from the checkpoint
+    if epoch == 0:
+        torch.manual_seed(0)
+        second = Toy(script)  # killed before the first checkpoint: a start from nothing
+    found = train(second, config(), seed=3, run=tmp_path / "run", resume=True)
+
+    assert without_seconds(found) == without_seconds(expected)
+    assert torch.equal(second.model.weight, whole.model.weight)
+    assert int(second.model.epochs) == int(whole.model.epochs) == 4
+    assert without_seconds(read_metrics(tmp_path / "run")) == without_seconds(expected)
+
+
+def test_resuming_a_run_that_ended_trains_no_more(tmp_path: Path) -> None:
+    toy = Toy()
+    history = train(toy, config(), seed=0, run=tmp_path)
+    again = Toy()
+    assert train(again, config(), seed=0, run=tmp_path, resume=True) == history
+    assert torch.equal(again.model.weight, toy.model.weight)
+
+
+def test_metrics_hold_a_line_an_epoch(tmp_path: Path) -> None:
+    rows: list[Row] = []
+    history = train(Toy(), config(), seed=0, run=tmp_path, on_epoch=rows.append)
+    assert read_metrics(tmp_path) == history == rows
+    assert all(row["seconds"] >= 0 for row in history)
+
+
+def test_checkpoints_are_rare_but_the_last_epoch_has_one(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        train(
+            Toy(), config(checkpoint_every=1e6), seed=0, run=tmp_path / "a", on_epoch=kill_after(6)
+        )
+    assert not (tmp_path / "a" / "checkpoint").exists()
+    train(Toy(), config(checkpoint_every=1e6), seed=0, run=tmp_path / "b")
+    assert [path.name for path in (tmp_path / "b" / "checkpoint").iterdir()] == [
+        "checkpoint.safetensors"
+    ]
+
+
+def test_a_loss_that_is_no_number_ends_the_run_in_its_epoch() -> None:
+    toy = Toy()
+    original = toy.loss
+
+    def loss(batch: np.ndarray[Any, Any], rng: np.random.Generator) -> Tensor:
+        return original(batch, rng) * (float("nan") if toy.model.epochs == 3 else 1.0)
+
+    toy.loss = loss  # type: ignore[method-assign]
+    with pytest.raises(DecentRLError, match="loss is nan in epoch 3; lower training"):
+        train(toy, config(), seed=0)
+
+
+def test_the_seed_decides() -> None:
+    def weight(seed: int) -> Tensor:
+        toy = Toy()
+        train(toy, config(), seed=seed)
+        return toy.model.weight.detach()
+
+    assert torch.equal(weight(1), weight(1))
+    assert not torch.equal(weight(1), weight(2))
