@@ -6,9 +6,17 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+
+ABSENT = "benchmark files absent: set DECENTRL_DATA"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests did not run for want of the benchmark files."""
+    skipped = [r for r in terminalreporter.getreports("skipped") if ABSENT in str(r.longrepr)]
+    terminalreporter.write_line(f"{len(skipped)} tests skipped for want of benchmark files")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folder = os.environ.get("DECENTRL_DATA")
     if folder and Path(folder).is_dir():
         return
-    skip = pytest.mark.skip(reason="benchmark files absent: set DECENTRL_DATA")
+    skip = pytest.mark.skip(reason=ABSENT)
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)

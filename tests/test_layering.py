@@ -26,6 +26,7 @@ ORDER = (
     "aligner",
     "runs",
     "cli",
+    "__main__",
 )
 USABLE_BY_ALL = {"_version", "errors", "config"}
 # Ids, tensors and scores know nothing of labels and files.

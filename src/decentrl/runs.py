@@ -74,6 +74,7 @@ def align(
     command: str | None = None,
     on_start: Callable[[AlignmentTask], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
+    on_trained: Callable[[], None] | None = None,
 ) -> tuple[Aligner, dict[str, Any]]:
     """Train, match, evaluate, and leave the whole run in ``folder``."""
     started = time.perf_counter()
@@ -91,6 +92,8 @@ def align(
             _take_back(folder, new)
         raise
     aligner.seconds["read"] += reading
+    if on_trained is not None:
+        on_trained()
 
     started = time.perf_counter()
     rows = aligner.evaluate()[0] if len(task.test) else []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from decentrl import __version__
 
 HEAVY = ("torch", "pyarrow", "numpy", "safetensors", "pyoxigraph")
 
@@ -41,8 +44,15 @@ def test_light_commands_import_nothing_heavy(arguments: list[str], code: int, sa
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": "", "COLUMNS": "120"},
+        env={**os.environ, "COLUMNS": "120"},
     )
     assert done.stderr.splitlines()[-1] == "LOADED []"
     assert done.returncode == code
     assert says in done.stdout
+
+
+def test_the_package_is_a_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "decentrl", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"decentrl {__version__}\n"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import torch
 
 import decentrl.cli.alignment
 import decentrl.runs  # noqa: F401 (imported once, before the forks)
@@ -113,6 +114,7 @@ def try_moment(arguments: list[str], run: Path, expected: dict[str, Any], **kill
 
 
 def sweep(folder: Path, how_many: int, arguments: list[str]) -> dict[str, Any]:
+    torch.optim.Adam([torch.zeros(1)])  # this imports half of torch: once, not in every child
     code, operations = command(arguments, folder / "whole")
     assert code == 0
     expected, run = state(folder / "whole"), folder / "run"

@@ -75,11 +75,11 @@ def run(
             done.append(read_results(folder))
             continue
         used = replace(config, seed=seed)
-        with _progress(used.training.epochs) as on_epoch:
+        with _progress(used.training.epochs) as (on_epoch, on_trained):
             aligner, results = runs.align(
                 sources, used, folder,
                 device=device, resume=resume and (folder / runs.CONFIG).exists(),
-                command=command, on_epoch=on_epoch,
+                command=command, on_epoch=on_epoch, on_trained=on_trained,
                 on_start=partial(_announce, console, sources),
             )  # fmt: skip
         done.append(results)
@@ -279,21 +279,24 @@ def _announce(console: Console, sources: Sources, task: AlignmentTask) -> None:
 
 
 @contextmanager
-def _progress(epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A bar on a terminal: loss, validation Hits@1, epochs a second, time left."""
+def _progress(epochs: int) -> Iterator[tuple[Callable[[dict[str, Any]], None], Callable[[], None]]]:
+    """A bar on a terminal: loss, validation Hits@1, epochs a second, time left; then matching.
+
+    Yields what to call after every epoch, and after training.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda row: None
+        yield lambda row: None, lambda: None
         return
     columns = (
-        TextColumn("training"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=epochs, note="")
+        task = bar.add_task("reading", total=None, note="")
         valid = ""
 
         def on_epoch(row: dict[str, Any]) -> None:
@@ -302,16 +305,22 @@ def _progress(epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
                 valid = f"  valid Hits@1 {row['valid_hits@1']:.3f}"
             speed = f"{1 / max(row['seconds'], 1e-9):.1f} epochs/s"
             note = f"loss {row['loss']:,.1f}{valid}  {speed}"
-            bar.update(task, completed=row["epoch"], note=note)
+            bar.update(
+                task, description="training", total=epochs, completed=row["epoch"], note=note
+            )
 
-        yield on_epoch
+        def on_trained() -> None:
+            bar.remove_task(task)
+            bar.add_task("matching", total=None, note="")
+
+        yield on_epoch, on_trained
 
 
 def keep_freed_memory() -> None:
     """Let malloc keep large freed blocks for the next step instead of giving them back.
 
     A step allocates the same large tensors again and again; asking the kernel for fresh, zeroed
-    pages each time is a third of its CPU time. glibc only; elsewhere nothing happens.
+    pages each time costs much of its CPU time. glibc only; elsewhere nothing happens.
     """
     if sys.platform != "linux" or os.environ.get("DECENTRL_MALLOC") == "default":
         return

@@ -1,0 +1,181 @@
+"""A run killed at any moment and resumed equals the uninterrupted one, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from decentrl.aligner import Aligner
+from decentrl.data.alignment_task import AlignmentTask
+from decentrl.training.loop import Row
+
+# Batches smaller than all links, validation and early stopping: all that a resumed run must find.
+SETTINGS = (
+    "training.batch=7",
+    "training.valid=0.3",
+    "training.validate_every=1",
+    "training.patience=3",
+    "training.checkpoint_every=0",
+)
+
+
+class Killed(BaseException):
+    """Not one of ours, as a kill is not."""
+
+
+def without_seconds(rows: list[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def read_metrics(run: Path) -> list[Row]:
+    lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
+    return without_seconds([json.loads(line) for line in lines])
+
+
+# In this process, after every epoch
+
+
+@pytest.fixture(scope="module")
+def task(twin_files: dict[str, Path]) -> AlignmentTask:
+    return AlignmentTask.read(*(twin_files[name] for name in ("left", "right", "links", "test")))
+
+
+def make() -> Aligner:
+    few = ("model.dim=8", "training.epochs=30")
+    return Aligner.from_preset("tiny", *few, *SETTINGS, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def whole(task: AlignmentTask) -> Aligner:
+    aligner = make().fit(task)
+    assert 4 <= len(aligner.history) < 30, "choose settings in which it stops early"
+    return aligner
+
+
+def test_stopped_after_any_epoch_and_resumed(
+    task: AlignmentTask, whole: Aligner, tmp_path: Path
+) -> None:
+    for epoch in range(len(whole.history)):
+
+        def stop(row: Row, last: int = epoch) -> None:
+            if row["epoch"] > last:
+                raise Killed
+
+        run = tmp_path / str(epoch)
+        with pytest.raises(Killed):
+            make().fit(task, run=run, on_epoch=stop)
+        torch.manual_seed(123)  # where a new process would be
+        resumed = make().fit(task, run=run, resume=True)
+        for side in ("left", "right"):
+            assert torch.equal(resumed._vectors[side], whole._vectors[side])
+        assert all(torch.equal(resumed._weights[name], t) for name, t in whole._weights.items())
+        assert without_seconds(resumed.history) == without_seconds(whole.history)
+        assert read_metrics(run) == without_seconds(whole.history)
+
+
+# With kill -9, in front of one operation on the disk after the other
+
+
+@pytest.mark.slow
+def test_killed_between_any_two_operations_on_the_disk(
+    twin_files: dict[str, Path], tmp_path: Path
+) -> None:
+    files = [str(twin_files[name]) for name in ("left", "right", "links", "test")]
+    settings = [part for x in (*SETTINGS, "model.dim=8", "training.epochs=4") for part in ("--set", x)]  # fmt: skip  # noqa: E501
+    done = subprocess.run(
+        [
+            sys.executable, Path(__file__).with_name("kill_sweep.py"), tmp_path, "10",
+            files[0], files[1], "--links", files[2], "--test-links", files[3],
+            "--preset", "tiny", "--device", "cpu", *settings,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["operations"] > 30
+    assert len(found["outcomes"]) == 11 + 2
+    assert {moment: says for moment, says in found["outcomes"].items() if says} == {}
+
+
+# With kill -9, at random moments of the real command
+
+
+def start(run: Path, *arguments: str) -> subprocess.Popen[str]:
+    program = Path(sys.executable).with_name("decentrl")
+    return subprocess.Popen(
+        [program, "align", *arguments, "--device", "cpu", "-o", run],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DECENTRL_MALLOC": ""},
+    )
+
+
+def lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def finish(process: subprocess.Popen[str]) -> int:
+    _, said = process.communicate(timeout=120)
+    assert said == ""
+    return process.returncode
+
+
+def state(run: Path) -> dict[str, Any]:
+    bundle = run / "bundle"
+    return {
+        "files": sorted(str(path.relative_to(run)) for path in run.rglob("*")),
+        "metrics": read_metrics(run),
+        "results": json.loads((run / "results.json").read_bytes())["results"],
+        "matches": pq.read_table(run / "matches.parquet").to_pylist(),
+        "weights": (bundle / "weights.safetensors").read_bytes(),
+        "vectors": (bundle / "vectors.safetensors").read_bytes(),
+    }
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+    chance = random.Random()
+    epochs, run = 10, tmp_path / "run"
+    arguments = ["--dataset", "world", "--preset", "tiny", "--set", f"training.epochs={epochs}"]
+    for setting in (
+        "training.batch=150",
+        "model.dim=16",
+        "training.patience=0",
+        *SETTINGS[2:3],
+        SETTINGS[4],
+    ):
+        arguments += ["--set", setting]
+    assert finish(start(tmp_path / "whole", *arguments)) == 0
+
+    process, story = start(run, *arguments), []
+    # Twice in the midst of training, once near its end or while the results are written.
+    for target in (chance.randint(1, 4), chance.randint(5, 9), epochs):
+        wait = chance.uniform(0, 0.2)
+        while lines(run / "metrics.jsonl") < target and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(wait)
+        process.kill()
+        process.communicate()
+        story.append((target, wait, process.returncode, lines(run / "metrics.jsonl")))
+        if (run / "results.json").exists():
+            break
+        process = start(run, "--resume")
+    if not (run / "results.json").exists():
+        assert finish(process) == 0, story
+    assert story[0][2] == -9, story
+
+    expected, found = state(tmp_path / "whole"), state(run)
+    assert [name for name in expected if found[name] != expected[name]] == [], story
