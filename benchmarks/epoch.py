@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from decentrl import Aligner, AlignmentTask, load_dataset
-from decentrl.cli.alignment import keep_freed_memory
 from decentrl.graph.hops import two_hop_neighbours
 
 
@@ -39,16 +38,9 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="settings")
     options = parser.parse_args()
 
-    keep_freed_memory()  # as the command line does
     wall, cpu, task = timed(lambda: load_dataset(options.dataset))
     assert isinstance(task, AlignmentTask)
     print(f"reading {options.dataset}: {wall:.2f} s ({cpu:.2f} CPU-s)")
-    n = len(task.left.entities)
-    shift = np.array([n, 0, n])
-    graphs = (task.left.triples, task.right.triples + shift)
-    both = n + len(task.right.entities)
-    wall, cpu, hops = timed(lambda: two_hop_neighbours(graphs, both))
-    print(f"two-hop neighbours: {wall:.2f} s ({cpu:.2f} CPU-s), {hops.n_edges:,} edges")
 
     marks: list[tuple[float, float]] = []
 
@@ -58,7 +50,7 @@ def main() -> None:
     settings = (*options.settings, f"training.epochs={options.epochs}")
     aligner = Aligner.from_preset(options.preset, *settings, device="cpu")
     aligner.fit(task, on_epoch=on_epoch)
-    # The first epoch also warms up the allocator; it is left out.
+    # The first epoch warms up; it is left out.
     steps = len(marks) - 1
     wall = (marks[-1][0] - marks[0][0]) / steps
     cpu = (marks[-1][1] - marks[0][1]) / steps
@@ -67,6 +59,12 @@ def main() -> None:
         f"preset {options.preset}, {model.dim} dimensions, {model.layers} layers, mean of {steps} "
         f"epochs: {wall:.2f} s, {cpu:.2f} CPU-s an epoch; peak memory {gigabytes():.2f} GB"
     )
+    n = len(task.left.entities)
+    shift = np.array([n, 0, n])
+    graphs = (task.left.triples, task.right.triples + shift)
+    both = n + len(task.right.entities)
+    wall, cpu, hops = timed(lambda: two_hop_neighbours(graphs, both))
+    print(f"two-hop neighbours: {wall:.2f} s ({cpu:.2f} CPU-s), {hops.n_edges:,} edges")
 
 
 if __name__ == "__main__":

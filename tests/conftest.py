@@ -30,8 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-# The command line asks malloc to keep what is freed: not in a process that other tests measure.
-os.environ.setdefault("DECENTRL_MALLOC", "default")
 # Threads that wait busily for each other make tiny graphs forty times slower on shared cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

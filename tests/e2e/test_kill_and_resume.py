@@ -119,7 +119,6 @@ def start(run: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "DECENTRL_MALLOC": ""},
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +45,6 @@ def run(
     command: str,
 ) -> None:
     """``decentrl align``."""
-    keep_freed_memory()
     from dataclasses import replace
 
     from decentrl import runs
@@ -314,20 +311,3 @@ def _progress(epochs: int) -> Iterator[tuple[Callable[[dict[str, Any]], None], C
             bar.add_task("matching", total=None, note="")
 
         yield on_epoch, on_trained
-
-
-def keep_freed_memory() -> None:
-    """Let malloc keep large freed blocks for the next step instead of giving them back.
-
-    A step allocates the same large tensors again and again; asking the kernel for fresh, zeroed
-    pages each time costs much of its CPU time. glibc only; elsewhere nothing happens.
-    """
-    if sys.platform != "linux" or os.environ.get("DECENTRL_MALLOC") == "default":
-        return
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    trim_threshold, mmap_max = -1, -4
-    mallopt(mmap_max, 0)
-    mallopt(trim_threshold, 2**31 - 1)

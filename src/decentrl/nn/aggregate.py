@@ -25,7 +25,9 @@ with warnings.catch_warnings():
 
 def _csr(indptr: Tensor, columns: Tensor, weights: Tensor, n_columns: int) -> Tensor:
     shape = (len(indptr) - 1, n_columns)
-    return torch.sparse_csr_tensor(indptr, columns, weights, shape, check_invariants=False)
+    # The CUDA products read the memory behind a tensor as it lies, whatever its strides.
+    parts = indptr.contiguous(), columns.contiguous(), weights.contiguous()
+    return torch.sparse_csr_tensor(*parts, shape, check_invariants=False)
 
 
 def _sparse_product(indptr: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:

@@ -64,11 +64,23 @@ class AlignmentModel(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            return join(self(view))
+            parts: list[Tensor] = self(view)
+            vectors = parts[0].new_empty(len(parts[0]), self.dim)
+            for start in range(0, len(vectors), 4096):  # one large tensor, not three
+                rows = slice(start, start + 4096)
+                vectors[rows] = join([part[rows] for part in parts])
+            return vectors
         finally:
             self.train(was_training)
 
 
-def join(parts: list[Tensor]) -> Tensor:
-    """Normalise each part, concatenate, normalise again: [n, d] each → [n, parts · d]."""
+def join(parts: list[Tensor], constant_length: bool = False) -> Tensor:
+    """Normalise each part, concatenate, normalise again: [n, d] each → [n, parts · d].
+
+    With ``constant_length`` every row of every part has the length √d already (or is 0), and one
+    multiplication does all of it.
+    """
+    if constant_length:
+        scale: float = (len(parts) * parts[0].shape[-1]) ** -0.5
+        return torch.cat(parts, -1) * scale
     return F.normalize(torch.cat([F.normalize(part, dim=-1) for part in parts], -1), dim=-1)

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.view import GraphView
@@ -62,9 +63,17 @@ class NeighbourAttention(nn.Module):
         weights = self.weights(query, keys, graph)
         # W after or before the sum is the same; it is cheaper on the shorter side.
         if graph.n_rows <= graph.n_columns:
-            summed: Tensor = self.value(weighted_sum(weights, keys, graph))
+            # The sum is cheap to make again in the backward pass, and as large as g to keep.
+            summed: Tensor = checkpoint(
+                self._sum_then_value, weights, keys, graph,
+                use_reentrant=False, preserve_rng_state=False,
+            )  # fmt: skip
             return summed
         return weighted_sum(weights, self.value(keys), graph)
+
+    def _sum_then_value(self, weights: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
+        summed: Tensor = self.value(weighted_sum(weights, keys, graph))
+        return summed
 
 
 class RelationContext(nn.Module):

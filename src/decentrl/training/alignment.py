@@ -63,11 +63,12 @@ class AlignmentObjective:
             self.graph.n_entities,
         ).to(device)
         ids = torch.from_numpy(batch.T.reshape(-1)).to(device)
-        vectors = join([gather(part, ids) for part in parts])
+        constant = self.model.constant_length
+        vectors = join([gather(part, ids) for part in parts], constant)
         left, right = vectors.chunk(2)
         loss = contrastive_alignment_loss(
             (left * right).sum(-1),
-            joined_dots(parts, negatives, self.model.constant_length),
+            joined_dots(parts, negatives, constant),
             margin=settings.margin,
             weight=settings.weight,
             squared=settings.squared,

@@ -51,7 +51,7 @@ def train(
     a CPU. The caller seeds torch before it makes the model.
     """
     model = objective.model
-    optimizer = _adam(model, config.learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
     rng = np.random.default_rng(seed)
     history: list[Row] = []
     best: dict[str, Tensor] = {}
@@ -95,22 +95,6 @@ def train(
     if best:
         model.load_state_dict(best)
     return history
-
-
-def _adam(model: nn.Module, learning_rate: float) -> torch.optim.Adam:
-    """Adam with its moments made before the first step.
-
-    They stay for the whole training; made in the middle of a step they would sit between the
-    step's temporaries and keep malloc from using that memory again.
-    """
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
-    for parameter in model.parameters():
-        optimizer.state[parameter] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    return optimizer
 
 
 def _one_epoch(
