@@ -75,9 +75,14 @@ class Scores:
         return scores
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """All rows, so many at a time that a block and its temporaries keep to the budget."""
-        per_row = 8 * max(1, len(self.right)) * self.left.element_size()
-        size = min(max(1, self.budget // per_row), 2048)
+        """All rows, so many at a time that a block and its temporaries keep to the budget.
+
+        On a CPU blocks are small anyway: memory of a few MB is used again, larger pieces come
+        fresh and zeroed from the kernel every time.
+        """
+        per_row = max(1, len(self.right)) * self.left.element_size()
+        block_bytes = (256 if self.left.is_cuda else 8) << 20
+        size = max(1, min(self.budget // 8, block_bytes) // per_row)
         for start in range(0, len(self.left), size):
             rows = slice(start, min(start + size, len(self.left)))
             yield rows, self.block(rows)
@@ -110,18 +115,24 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     to n / m) as far as the iterations get.
     """
     n, m = cosine.shape
-    row = cosine.left.new_zeros(n)
-    column = cosine.left.new_zeros(m)
-    for _ in range(iterations):
-        # One pass an iteration: a block's rows are normalised, then add to the column sums.
-        totals = cosine.left.new_full((m,), -torch.inf)
+    highest = cosine.left.new_empty(n)  # of each row: exp((cos - highest) / t) is at most 1
+    row = cosine.left.new_empty(n)
+    column = cosine.left.new_ones(m)
+    tiny = torch.finfo(column.dtype).tiny
+    for turn in range(iterations + 1):
+        # One pass a turn: a block's rows are normalised, then add to the column sums.
+        totals = torch.zeros_like(column)
         for rows, block in cosine.blocks():
-            block = (block + column).div_(temperature)
-            row[rows] = -temperature * block.logsumexp(1)
-            block += row[rows, None] / temperature
-            totals = torch.logaddexp(totals, block.logsumexp(0))
-        column = column - temperature * (totals - torch.tensor(n / m).log().to(totals))
-    final = replace(cosine, row=torch.zeros_like(row), column=column)
-    for rows, block in final.blocks():
-        row[rows] = -temperature * block.div_(temperature).logsumexp(1)
-    return replace(final, row=row)
+            if turn == 0:
+                highest[rows] = block.amax(1)
+            mass = block.sub_(highest[rows, None]).div_(temperature).exp_()
+            row[rows] = 1 / (mass @ column).clamp(min=tiny)
+            if turn < iterations:
+                totals += row[rows] @ mass
+        if turn < iterations:
+            column = n / m / totals.clamp(min=tiny)
+    return replace(
+        cosine,
+        row=temperature * row.log() - highest,
+        column=temperature * column.log(),
+    )
