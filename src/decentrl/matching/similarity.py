@@ -111,8 +111,9 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     """Entropic one-to-one matching: rows and columns of exp(cos / t) are normalised in turn.
 
     The mass of a pair is exp(score / t); the score is cos(i, j) + t·log u(i) + t·log v(j), which
-    keeps the unit of a cosine and never underflows. Every row sums to 1 (and, n × m, every column
-    to n / m) as far as the iterations get.
+    keeps the unit of a cosine. Every row sums to 1 (and, n × m, every column to n / m) as far as
+    the iterations get. A column whose mass is below the smallest float beside every row's best
+    (87 t of cosine: 1.7 at t = 0.02, 0.09 at t = 0.001) is pulled up only that far.
     """
     n, m = cosine.shape
     highest = cosine.left.new_empty(n)  # of each row: exp((cos - highest) / t) is at most 1
