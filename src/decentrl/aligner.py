@@ -19,17 +19,20 @@ from decentrl.card import alignment_card
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.view import GraphView
+from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
+from decentrl.matching.confidence import Confidence
 from decentrl.matching.evaluate import MATCHERS, apply_matcher, evaluate_links
 from decentrl.matching.ranks import Ranks
 from decentrl.matching.similarity import Scores
-from decentrl.nn.alignment import AlignmentModel
-from decentrl.training.alignment import AlignmentObjective
-from decentrl.training.loop import Row, train
+from decentrl.training.fitting import World, fit_alignment
+from decentrl.training.loop import Row
+from decentrl.training.unlinked import Unlinked
 
 Side = Literal["left", "right"]
+Assign = Literal["nearest", "mutual", "one-to-one"]
 
 
 class Aligner:
@@ -50,10 +53,12 @@ class Aligner:
         self.device = pick_device(device)
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
+        self.rounds: list[dict[str, float]] = []
         self._task: AlignmentTask | None = None
         self._weights: dict[str, Tensor] = {}
         self._vectors: dict[str, Tensor] = {}
-        self._scores: dict[str, Scores] = {}
+        self._confidence: Confidence | None = None
+        self._found: Ids = np.empty((0, 2), np.int64)
 
     @classmethod
     def from_preset(cls, name: str, *settings: str, seed: int = 0, device: str = "auto") -> Aligner:
@@ -101,51 +106,26 @@ class Aligner:
 
         started = time.perf_counter()
         known, now = _graphs(task)
-        view = self._view(known)
+        world = World(
+            known,
+            now,
+            self.config,
+            self.device,
+            run=None if run is None else Path(run),
+            resume=resume,
+            on_epoch=on_epoch,
+        )
+        offset = np.array([0, known.n_left])
         with torch.random.fork_rng(devices=_cuda_devices(self.device)):
-            torch.manual_seed(self.config.seed)
-            model = self._model(known).to(self.device)
-            offset = np.array([0, known.n_left])
-            objective = AlignmentObjective(model, known, view, task.valid + offset, self.config)
-            if not len(objective.links):
-                raise InputError(
-                    "no training link joins two entities that have triples",
-                    remedy="check that the links are about these graphs",
-                )
-            self.history = train(
-                objective,
-                self.config.training,
-                self.config.seed,
-                run=None if run is None else Path(run),
-                resume=resume,
-                on_epoch=on_epoch,
-            )
-        vectors = model.encode(view if now is known else self._view(now, known))
-        if not vectors.isfinite().all():
+            fitted = fit_alignment(world, task.valid + offset)
+        if not fitted.vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
-        self._task, self._scores = task, {}
-        self._weights = model.state_dict()
+        self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
+        self._confidence, self._found = fitted.confidence, fitted.found - offset
+        self.history, self.rounds = fitted.history, fitted.rounds
         self._vectors = {"left": vectors[: now.n_left], "right": vectors[now.n_left :]}
         self.seconds["train"] = time.perf_counter() - started
         return self
-
-    def _model(self, graph: MergedGraph) -> AlignmentModel:
-        config = self.config
-        return AlignmentModel(
-            graph.n_entities, graph.n_relations, config.model, config.distillation
-        )
-
-    def _view(self, graph: MergedGraph, trained_on: MergedGraph | None = None) -> GraphView:
-        model = self.config.model
-        return graph.view(
-            layers=model.layers,
-            order=2 if model.variant == "second-order" else 1,
-            two_hop=model.hops == "alternating",
-            residual=model.residual,
-            self_entity=model.self_entity,
-            counterparts=model.counterparts,
-            trained_on=trained_on,
-        ).to(self.device)
 
     # Asking
 
@@ -180,17 +160,6 @@ class Aligner:
             candidates=candidates,
         )
 
-    def scores(self, matcher: str | None = None) -> Scores:
-        """Scores of all left entities against all right ones, by the configured matcher."""
-        matcher = matcher or self.config.matching.matcher
-        if matcher not in MATCHERS:
-            raise ConfigError(f"no matcher {matcher!r}; there are: {', '.join(MATCHERS)}")
-        _ = self.task
-        if matcher not in self._scores:
-            cosine = Scores.cosine(self._vectors["left"], self._vectors["right"])
-            self._scores[matcher] = apply_matcher(cosine, matcher, self.config.matching)
-        return self._scores[matcher]
-
     def match(
         self,
         entities: Sequence[str] | None = None,
@@ -198,50 +167,99 @@ class Aligner:
         top: int = 1,
         side: Side = "left",
         matcher: str | None = None,
+        assign: Assign = "nearest",
+        min_confidence: float | Literal["fitted"] | None = None,
     ) -> pa.Table:
         """The best counterparts of some entities, or of all that no known link names.
 
+        Candidates are the entities of the other graph that no known link has taken. If an asked
+        entity is in a known link itself, its counterpart is a candidate too.
+
         Args:
-            entities: labels of ``side``; asked by name, an entity is compared with the whole
-                other graph, otherwise only with what no known link has taken.
+            entities: labels of ``side``.
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
+            assign: ``nearest`` gives each entity its best; ``mutual`` only pairs that are each
+                other's best; ``one-to-one`` uses every entity at most once, best pairs first.
+            min_confidence: entities whose best match is less sure have none. ``fitted`` is the
+                value that was best on the validation links.
         Returns:
-            table with the columns left, right, rank (1 is best) and score.
+            table with the columns left, right, rank (1 is best), score and confidence: how likely
+            the match is right, null where it was not learned (that takes validation links, the
+            configured matcher and rank 1). An entity without a match has a null counterpart.
         """
         if top < 1:
             raise ConfigError(f"top is {top}; it must be at least 1")
-        task = self.task
+        if assign not in ASSIGNMENTS:
+            raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
+        if assign != "nearest" and top > 1:
+            raise ConfigError(f"{assign} assignment has one match for each; use top=1")
         _check_side(side)
+        task, matcher = self.task, self._matcher(matcher)
         own, other = (task.left, task.right) if side == "left" else (task.right, task.left)
-        scores = self.scores(matcher) if side == "left" else self.scores(matcher).T
-        linked = np.concatenate((task.train, task.valid))
-        if side == "right":
-            linked = linked[:, ::-1]
-        if entities is None:
-            queries = np.setdiff1d(np.arange(len(own.entities)), linked[:, 0])
-            columns = np.setdiff1d(np.arange(len(other.entities)), linked[:, 1])
-        else:
-            queries = own.entities.ids(entities)
-            columns = np.arange(len(other.entities))
-        best, found = _best(scores, queries, columns, top)
-        asked = np.repeat(queries, found.shape[1])
-        mine, theirs = own.entities.take(asked), other.entities.take(found.reshape(-1))
+        asked = None if entities is None else own.entities.ids(entities)
+        mine, theirs, cosine = self._unlinked(side, asked)
+        pairs, cosines = best_pairs(cosine, matcher, self.config.matching, max(top, KEPT))
+        confidence = self._confidence if matcher == self.config.matching.matcher else None
+        answers = answer(
+            pairs,
+            cosines,
+            top=min(top, max(1, len(theirs))),
+            assign=assign,
+            confidence=confidence,
+            threshold=_threshold(min_confidence, confidence),
+        )
+        rows = np.arange(len(mine)) if asked is None else np.searchsorted(mine, asked)
+        columns, scores = answers.columns.numpy()[rows], answers.scores.numpy()[rows]
+        first = np.arange(columns.shape[1]) == 0
+        sure = np.where(first, answers.confidence.numpy()[rows, None], np.nan).astype(np.float32)
+        told = (columns >= 0) | first  # an entity without a match has one row
+        labels = np.array([*other.entities.take(theirs), None], object)
+        asked_labels = own.entities.take(np.repeat(mine[rows], columns.shape[1]))
+        mine_then_theirs = [
+            pa.array(np.array(asked_labels, object)[told.reshape(-1)], pa.string()),
+            pa.array(labels[columns[told]], pa.string()),
+        ]
+        left, right = mine_then_theirs if side == "left" else mine_then_theirs[::-1]
+        ranks = np.broadcast_to(np.arange(1, columns.shape[1] + 1, dtype=np.int32), columns.shape)
         return pa.table(
             {
-                "left": pa.array(mine if side == "left" else theirs, pa.string()),
-                "right": pa.array(theirs if side == "left" else mine, pa.string()),
-                "rank": np.tile(np.arange(1, found.shape[1] + 1, dtype=np.int32), len(queries)),
-                "score": best.reshape(-1).astype(np.float32),
+                "left": left,
+                "right": right,
+                "rank": ranks[told],
+                "score": pa.array(scores[told], from_pandas=True),
+                "confidence": pa.array(sure[told], from_pandas=True),
             }
         )
+
+    def _unlinked(self, side: Side, asked: Ids | None) -> tuple[Ids, Ids, Scores]:
+        """Ids of ``side`` and of the other one that matches range over, and their cosines."""
+        task, n_left = self.task, len(self.task.left.entities)
+        links = np.concatenate((task.train, task.valid)) + np.array([0, n_left])
+        named = links[:0]
+        if asked is not None:
+            ids = asked if side == "left" else asked + n_left
+            named = links[np.isin(links, ids).any(axis=1)]
+        pool = Unlinked.of(n_left, n_left + len(task.right.entities), links, named)
+        left, right = self._vectors["left"], self._vectors["right"]
+        own, other = torch.from_numpy(pool.left), torch.from_numpy(pool.right - n_left)
+        cosine = Scores.cosine(left[own.to(left.device)], right[other.to(right.device)])
+        if side == "left":
+            return pool.left, pool.right - n_left, cosine
+        return pool.right - n_left, pool.left, cosine.T
+
+    def _matcher(self, name: str | None) -> str:
+        name = name or self.config.matching.matcher
+        if name not in MATCHERS:
+            raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
+        return name
 
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
         """The best match of every left test entity among the test targets, beside the truth.
 
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
-        task, matcher = self.task, matcher or self.config.matching.matcher
+        task, matcher = self.task, self._matcher(matcher)
         left, right = self._vectors["left"], self._vectors["right"]
         links = torch.from_numpy(task.test).to(left.device)
         cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
@@ -278,7 +296,10 @@ class Aligner:
     def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
         """Write ``run/bundle``: weights, vectors, labels, graphs and links, without pickle."""
         card = alignment_card(self.task, self.config, results)
-        bundle = Bundle(self.config, self.task, self._weights, self._vectors, card)
+        matching = {"found": torch.from_numpy(self._found)}
+        if self._confidence is not None:
+            matching |= self._confidence.to_tensors()
+        bundle = Bundle(self.config, self.task, self._weights, self._vectors, card, matching)
         write_bundle(bundle, Path(run) / "bundle")
 
     @classmethod
@@ -291,6 +312,11 @@ class Aligner:
         aligner = cls(bundle.config, device)
         aligner._task, aligner._weights = bundle.task, bundle.weights
         aligner._vectors = {k: v.to(aligner.device) for k, v in bundle.vectors.items()}
+        matching = dict(bundle.matching)
+        if "found" in matching:
+            aligner._found = matching.pop("found").numpy()
+        if matching:
+            aligner._confidence = Confidence.from_tensors(matching)
         return aligner
 
 
@@ -308,6 +334,23 @@ def pick_device(name: str) -> torch.device:
 def _check_side(side: str) -> None:
     if side not in ("left", "right"):
         raise ConfigError(f"no side {side!r}; there are: left, right")
+
+
+def _threshold(
+    asked: float | Literal["fitted"] | None, confidence: Confidence | None
+) -> float | None:
+    if asked is None:
+        return None
+    if confidence is None:
+        raise ConfigError(
+            "no confidence was learned for these matches, so none can be left out; train with "
+            "validation links (training.valid) and match with the run's own matcher"
+        )
+    if asked == "fitted":
+        return confidence.threshold
+    if not 0 <= asked <= 1:
+        raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
+    return asked
 
 
 def _cuda_devices(device: torch.device) -> list[int]:

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class Bundle:
     weights: dict[str, Tensor]
     vectors: dict[str, Tensor]
     card: str
+    matching: dict[str, Tensor] = field(default_factory=dict)
 
 
 def write_bundle(bundle: Bundle, folder: Path) -> None:
@@ -54,6 +55,7 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
     try:
         save_file(_plain(bundle.weights), part / "weights.safetensors")
         save_file(_plain(bundle.vectors), part / "vectors.safetensors")
+        save_file(_plain(bundle.matching), part / "matching.safetensors")
         save_file(_task_tensors(bundle.task), part / "graphs.safetensors")
         _write_labels(bundle.task, part / "labels.parquet")
         (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
@@ -96,10 +98,13 @@ def read_bundle(folder: Path) -> Bundle:
         task = _task(manifest["name"], labels, _load(folder / "graphs.safetensors"))
         weights = _load(folder / "weights.safetensors")
         vectors = _load(folder / "vectors.safetensors")
+        matching = {}
+        if "matching.safetensors" in manifest["files"]:  # older bundles have none
+            matching = _load(folder / "matching.safetensors")
         card = (folder / "README.md").read_text("utf-8")
     except (KeyError, ValueError, OSError, ConfigError) as error:
         raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
-    return Bundle(config, task, weights, vectors, card)
+    return Bundle(config, task, weights, vectors, card, matching)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

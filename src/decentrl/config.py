@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from decentrl.errors import ConfigError
 
-DEFAULT_PRESET = "paper"
+DEFAULT_PRESET = "strong"
 
 
 def setting(
@@ -28,8 +28,11 @@ def setting(
 
 @dataclass(frozen=True)
 class ModelConfig:
+    encoder: Literal["dan", "reflection", "none"] = setting(
+        "dan", "the paper's network, the relational one, or none at all (propagation alone)"
+    )
     dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
-    layers: int = setting(4, "number of DAN layers, K", at_least=1)
+    layers: int = setting(4, "number of layers, K", at_least=1)
     first: Literal["mean", "max", "sum"] = setting("mean", "pooling of the neighbour context g⁰")
     variant: Literal["second-order", "context"] = setting(
         "second-order", "keys from layer k-2 (second-order) or a context of its own in each layer"
@@ -39,7 +42,21 @@ class ModelConfig:
     )
     relations: Literal["add", "multiply", "off"] = setting("add", "how relation vectors enter")
     relation_weight: float = setting(1.0, "weight of the added relation vector")
-    dropout: float = setting(0.5, "dropout on the attention scalars", at_least=0, at_most=1)
+    dropout: float = setting(
+        0.5, "dropout on attention scalars (dan) or on vectors (reflection)", at_least=0, at_most=1
+    )
+    edge_dropout: float = setting(
+        0.0, "reflection: share of the edges left out in a layer", at_least=0, at_most=1
+    )
+    context: bool = setting(
+        False, "reflection: weigh neighbours by their context too, not by the relation alone"
+    )
+    same_relations: float = setting(
+        0.3,
+        "reflection: relations of the two graphs share a vector if they are each other's nearest "
+        "by propagation with at least this cosine; above 1 never",
+        at_least=0,
+    )
     norm: bool = setting(True, "layer normalisation of what a layer reads and aggregates")
     residual: bool = setting(True, "add g⁰ + gᵏ⁻¹ to every layer")
     self_entity: bool = setting(
@@ -51,6 +68,20 @@ class ModelConfig:
     counterparts: bool = setting(
         True, "tell a triple between two seeds in the other graph too, with its own relation"
     )
+
+
+@dataclass(frozen=True)
+class PropagationConfig:
+    weight: float = setting(
+        0.0,
+        "share of seed propagation in the score, the encoder has the rest",
+        at_least=0,
+        at_most=1,
+    )
+    dim: int = setting(512, "width of a link's random vector", at_least=1)
+    rounds: int = setting(2, "how far the vectors travel", at_least=0)
+    relation_dim: int = setting(128, "coordinates of a relation in the features", at_least=1)
+    width: int = setting(16, "coordinates of a neighbour, for each one of a relation", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -68,18 +99,26 @@ class DistillationConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    negatives: int = setting(10, "sampled pairs for each training link", at_least=1)
+    negatives: int = setting(10, "dan: sampled pairs for each training link", at_least=1)
     margin: float = setting(1.5, "λ: how far apart sampled pairs should be")
     weight: float = setting(0.1, "α: weight of the sampled pairs", at_least=0)
     squared: bool = setting(True, "squared distances, as in the authors' code")
+    entities: int = setting(
+        2048, "reflection: sampled entities a step to be told apart from; 0 means all", at_least=0
+    )
+    scale: float = setting(30.0, "reflection: how much harder samples count more", at_least=0)
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     epochs: int = setting(80, "passes over the training links", at_least=0)
     batch: int = setting(0, "links a step; 0 means all in one", at_least=0)
-    learning_rate: float = setting(2e-3, "of Adam", at_least=0)
+    optimizer: Literal["adam", "rmsprop"] = setting("adam", "what follows the gradient")
+    learning_rate: float = setting(2e-3, "of the optimizer", at_least=0)
     valid: float = setting(0.1, "share of the training links held out for validation", at_least=0)
+    refit: bool = setting(
+        False, "once everything is chosen on the held-out links, train again on all of them"
+    )
     validate_every: int = setting(10, "epochs between two validations", at_least=1)
     patience: int = setting(
         3, "stop after this many validations without a better Hits@1; 0 never stops", at_least=0
@@ -88,11 +127,32 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class SelfTrainingConfig:
+    rounds: int = setting(
+        0,
+        "at most so many times train on found links too; validation links choose how many",
+        at_least=0,
+    )
+    mass: float = setting(
+        0.3,
+        "Sinkhorn mass that two mutually nearest entities need to become a link",
+        at_least=0,
+        at_most=1,
+    )
+    epochs: int = setting(3, "passes over known and found links in a round", at_least=0)
+
+
+@dataclass(frozen=True)
 class MatchingConfig:
     matcher: Literal["cosine", "csls", "sinkhorn"] = setting("csls", "what `match` ranks by")
     csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
     temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4)
     iterations: int = setting(10, "of Sinkhorn", at_least=1)
+    keep: int = setting(
+        0,
+        "`match` keeps each entity's so many nearest only, for large graphs; 0 keeps all",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -100,9 +160,11 @@ class Config:
     preset: str = DEFAULT_PRESET
     seed: int = 0
     model: ModelConfig = ModelConfig()
+    propagation: PropagationConfig = PropagationConfig()
     distillation: DistillationConfig = DistillationConfig()
     loss: LossConfig = LossConfig()
     training: TrainingConfig = TrainingConfig()
+    self_training: SelfTrainingConfig = SelfTrainingConfig()
     matching: MatchingConfig = MatchingConfig()
 
     @classmethod
@@ -152,9 +214,11 @@ class Config:
 
 SECTIONS: dict[str, Any] = {
     "model": ModelConfig,
+    "propagation": PropagationConfig,
     "distillation": DistillationConfig,
     "loss": LossConfig,
     "training": TrainingConfig,
+    "self_training": SelfTrainingConfig,
     "matching": MatchingConfig,
 }
 

@@ -58,7 +58,7 @@ def test_growth_adds_triples_and_keeps_ids(merged: MergedGraph) -> None:
 
 
 def test_what_training_did_not_know_is_unseen(merged: MergedGraph) -> None:
-    trained = MergedGraph(merged.left[:1], merged.right, merged.links, 3, 3, 3)
+    trained = MergedGraph(merged.left[:1], merged.right, merged.links, 3, 3, 3, 1)
     view = merged.view(**OPTIONS, trained_on=trained)
     assert view.seen.tolist() == [True, True, False, True, True, False]
     assert edges(view.first) == {(0, 1), (1, 0), (2, 1), (3, 4), (4, 3)}

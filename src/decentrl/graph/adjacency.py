@@ -14,7 +14,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """Edges row ← column, sorted by row and then column; parallel edges may occur.
+    """Edges row ← column, sorted by row; parallel edges may occur.
 
     The edges of row i are ``indptr[i]:indptr[i + 1]``; ``columns`` and ``rows`` name their ends.
     The transpose holds the same edges sorted by column: its k-th edge is edge ``t_order[k]``.
@@ -31,7 +31,11 @@ class Adjacency:
     def from_pairs(cls, rows: Ids, columns: Ids, n_rows: int, n_columns: int) -> Adjacency:
         """Any order of edges is taken; the result does not depend on it."""
         order = np.lexsort((columns, rows))
-        rows, columns = rows[order], columns[order]
+        return cls.from_sorted(rows[order], columns[order], n_rows, n_columns)
+
+    @classmethod
+    def from_sorted(cls, rows: Ids, columns: Ids, n_rows: int, n_columns: int) -> Adjacency:
+        """Edges that are sorted by row already; they keep their order."""
         t_order = np.argsort(columns, kind="stable")
         return cls(
             indptr=torch.from_numpy(_pointers(rows, n_rows)),
@@ -41,6 +45,12 @@ class Adjacency:
             t_rows=torch.from_numpy(rows[t_order]),
             t_order=torch.from_numpy(t_order),
         )
+
+    @classmethod
+    def one_each(cls, columns: Tensor, n_columns: int) -> Adjacency:
+        """Row a reads the single column ``columns[a]``."""
+        indptr = torch.arange(len(columns) + 1, device=columns.device)
+        return _transposed(indptr, columns, indptr[:-1], n_columns)
 
     @property
     def n_rows(self) -> int:
@@ -66,12 +76,45 @@ class Adjacency:
             return self
         return Adjacency.from_pairs(rows[kept], columns[kept], self.n_rows, self.n_columns)
 
+    def take_rows(self, chosen: Tensor) -> tuple[Adjacency, Tensor]:
+        """Some rows, int64[k], as a graph of their own, and which edges these are, int64[e].
+
+        Row a of the result is row ``chosen[a]``; columns keep their ids.
+        """
+        counts = self.degrees()[chosen]
+        indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+        size = int(indptr[-1])
+        rows = torch.repeat_interleave(counts, output_size=size)
+        edges = torch.arange(size, device=rows.device) + (self.indptr[chosen] - indptr[:-1])[rows]
+        return _transposed(indptr, self.columns[edges], rows, self.n_columns), edges
+
+    def keep_edges(self, chosen: Tensor) -> Adjacency:
+        """The same rows and columns with the edges ``chosen``, increasing int64[e], alone."""
+        rows = self.rows[chosen]
+        return _transposed(_counted(rows, self.n_rows), self.columns[chosen], rows, self.n_columns)
+
+    def take_edges(self, chosen: Tensor, like: Adjacency) -> Adjacency:
+        """The edges ``chosen`` of this graph in the rows that ``like`` gives them."""
+        return _transposed(like.indptr, self.columns[chosen], like.rows, self.n_columns)
+
     def reached(self) -> NDArray[np.bool_]:
         """bool[n_rows]: the rows that have at least one edge."""
         return (self.degrees() > 0).cpu().numpy()
 
     def to(self, device: torch.device | str) -> Adjacency:
         return Adjacency(*(getattr(self, f.name).to(device) for f in fields(self)))
+
+
+def _transposed(indptr: Tensor, columns: Tensor, rows: Tensor, n_columns: int) -> Adjacency:
+    """The rest of a graph whose rows are known, made where they lie."""
+    order = torch.argsort(columns, stable=True)
+    return Adjacency(indptr, columns, rows, _counted(columns, n_columns), rows[order], order)
+
+
+def _counted(ids: Tensor, size: int) -> Tensor:
+    """Where each id's edges begin and end once sorted: int64[size + 1]."""
+    counts = torch.bincount(ids, minlength=size)
+    return torch.cat((counts.new_zeros(1), counts.cumsum(0)))
 
 
 def _pointers(sorted_ids: Ids, size: int) -> Ids:

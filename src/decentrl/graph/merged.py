@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from decentrl.graph.adjacency import Ids
+from decentrl.graph.relational import PropagationView, RelationalView
 from decentrl.graph.view import GraphView, counterpart_triples, entities_of, relations_of
 
 
@@ -19,6 +20,7 @@ class MergedGraph:
         links: the training links int64[n, 2].
         n_left, n_right: how many entities each graph has.
         n_relations: of both graphs together.
+        n_left_relations: of the left one, which come first.
     """
 
     left: Ids
@@ -27,6 +29,7 @@ class MergedGraph:
     n_left: int
     n_right: int
     n_relations: int
+    n_left_relations: int
 
     @classmethod
     def merge(
@@ -46,6 +49,7 @@ class MergedGraph:
             entities[0],
             entities[1],
             relations[0] + relations[1],
+            relations[0],
         )
 
     @property
@@ -57,14 +61,30 @@ class MergedGraph:
 
     def grown(self, left: Ids, right: Ids) -> MergedGraph:
         """The same graphs with more triples (in merged ids)."""
-        return MergedGraph(
-            np.concatenate((self.left, left)),
-            np.concatenate((self.right, right)),
-            self.links,
-            self.n_left,
-            self.n_right,
-            self.n_relations,
+        return replace(
+            self,
+            left=np.concatenate((self.left, left)),
+            right=np.concatenate((self.right, right)),
         )
+
+    def with_links(self, links: Ids) -> MergedGraph:
+        """The same graphs with more training links (in merged ids)."""
+        return replace(self, links=np.concatenate((self.links, links)))
+
+    def relational_view(self, trained_on: MergedGraph | None = None) -> RelationalView:
+        """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
+        known = (trained_on or self).triples()
+        return RelationalView.build(
+            self.triples(),
+            self.n_entities,
+            self.n_relations,
+            seen=entities_of(known, self.n_entities),
+            seen_relations=relations_of(known, self.n_relations),
+        )
+
+    def propagation_view(self) -> PropagationView:
+        """What seed propagation reads."""
+        return PropagationView.build(self.triples(), self.n_entities, self.n_relations)
 
     def view(
         self,

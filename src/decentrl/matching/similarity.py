@@ -62,6 +62,10 @@ class Scores:
             kept=None if self.kept is None else self.kept[chosen],
         )
 
+    def columns(self, chosen: Tensor) -> Scores:
+        """The scores of all rows against some columns, int64[k]."""
+        return self.T.rows(chosen).T
+
     def block(self, rows: slice) -> Tensor:
         """Scores of some rows against all columns, a fresh tensor."""
         if self.kept is not None:

@@ -158,13 +158,8 @@ def weighted_sum(weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
 
 def gather(values: Tensor, ids: Tensor) -> Tensor:
     """values[ids]: [n, d], int64[k] → [k, d]; its backward pass makes one tensor, torch's two."""
-    k = len(ids)
-    rows = torch.arange(k + 1, device=ids.device)
-    order = torch.argsort(ids, stable=True)
-    counts = torch.bincount(ids, minlength=len(values))
-    pointers = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-    graph = Adjacency(rows, ids, rows[:-1], pointers, rows[order], order)
-    return weighted_sum(values.new_ones(k), values, graph)
+    graph = Adjacency.one_each(ids, len(values))
+    return weighted_sum(values.new_ones(len(ids)), values, graph)
 
 
 def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:

@@ -64,3 +64,37 @@ def _distance(dots: Tensor, squared: bool) -> Tensor:
     square = 2 - 2 * dots
     # A distance of exactly 0 has no gradient under the root; the small constant gives it one.
     return square if squared else (square.clamp(min=0) + 1e-12).sqrt()
+
+
+def hard_sample_loss(
+    left: Tensor, right: Tensor, others: Tensor, own: Tensor, scale: float = 30.0
+) -> Tensor:
+    r"""Linked entities nearer to each other than to anybody else, the nearest others first.
+
+    .. math::
+        \ell_j = \|l - r\|^2 - \|l - j\|^2, \quad
+        z = \frac{\ell - \mathrm{mean}(\ell)}{\mathrm{std}(\ell)}, \quad
+        L = \log \sum_j \exp(s z_j)
+
+    and the same from r; mean over the links. Mean and deviation are those of the row and carry no
+    gradient.
+
+    Args:
+        left, right: vectors of linked entities, [b, d] each.
+        others: vectors of the entities to be told apart from, [m, d].
+        own: bool[b, m], where an other is one of the link's own two entities; these do not count.
+        scale: s, how much harder ones count more.
+    """
+    near = (left - right).square().sum(-1)
+    lengths = others.square().sum(-1)
+    total = near.new_zeros(())
+    for side in (left, right):
+        # The link's distance and the side's length are constant along a row, so they leave z alone;
+        # the gradient they carry is what draws the two ends together.
+        margins = 2 * side @ others.t() - lengths + (near - side.square().sum(-1))[:, None]
+        counted = margins.detach().masked_fill(own, torch.nan)
+        mean = counted.nanmean(1, keepdim=True)
+        deviation = (counted - mean).square_().nanmean(1, keepdim=True).sqrt_().clamp_(min=1e-6)
+        hard = ((margins - mean) * (scale / deviation)).masked_fill(own, -torch.inf)
+        total = total + hard.logsumexp(1).mean()
+    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,35 +43,45 @@ def train(
     run: Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[Row], None] | None = None,
+    stage: str = "",
+    before: Sequence[Row] = (),
 ) -> list[Row]:
     """Train in place and return one row an epoch; the best validated weights stay in the model.
 
     With ``run``, ``metrics.jsonl`` and a checkpoint are kept there; with ``resume`` the loop goes
     on from that checkpoint and ends where an uninterrupted run would have ended, bit for bit on
     a CPU. The caller seeds torch before it makes the model.
+
+    Args:
+        stage: name of this part of a longer training; it marks the rows and has a checkpoint of
+            its own.
+        before: rows of the parts before, which stay in ``metrics.jsonl``.
     """
     model = objective.model
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
+    optimizer = _optimizer(model, config)
+    folder = None if run is None else run / "checkpoint" / stage
     rng = np.random.default_rng(seed)
     history: list[Row] = []
     best: dict[str, Tensor] = {}
     best_value, misses = -1.0, 0
-    if run is not None and resume:
-        restored = load_checkpoint(run / "checkpoint", model, optimizer, rng)
+    if folder is not None and resume:
+        restored = load_checkpoint(folder, model, optimizer, rng)
         if restored is not None:
             best, progress = restored
             history, misses = progress["history"], progress["misses"]
             best_value = progress["best_value"]
     if run is not None:
         run.mkdir(parents=True, exist_ok=True)
-        (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in history), "utf-8")
+        rows = (*before, *history)
+        (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
     saved = time.monotonic()
     for epoch in range(len(history) + 1, config.epochs + 1):
         if config.patience and misses >= config.patience:
             break
         started = time.perf_counter()
-        row: Row = {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
+        row: Row = {"stage": stage} if stage else {}
+        row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
         if epoch % config.validate_every == 0 or epoch == config.epochs:
             measured = objective.validate()
             if measured:
@@ -85,16 +95,23 @@ def train(
         history.append(row)
         if on_epoch is not None:
             on_epoch(row)
-        if run is not None:
+        if run is not None and folder is not None:
             with (run / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             if time.monotonic() - saved >= config.checkpoint_every or epoch == config.epochs:
                 progress = {"history": history, "misses": misses, "best_value": best_value}
-                save_checkpoint(run / "checkpoint", model, optimizer, rng, best, progress)
+                save_checkpoint(folder, model, optimizer, rng, best, progress)
                 saved = time.monotonic()
     if best:
         model.load_state_dict(best)
     return history
+
+
+def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if config.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameters, lr=config.learning_rate, alpha=0.9)
+    return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
 
 
 def _one_epoch(

@@ -1,0 +1,193 @@
+"""Scores of the best pairs only, for graphs whose n × m scores are too many to keep.
+
+The three matchers of ``similarity`` over stored pairs: one pass over the cosines finds the pairs,
+everything after it costs time and memory in proportion to their number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from decentrl.config import MatchingConfig
+from decentrl.matching.similarity import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class SparseScores:
+    """Scores of p of the n × m pairs; the others are not known, and lower than what was kept.
+
+    Args:
+        rows, columns: int64[p], distinct pairs, sorted by row and then by column.
+        values: float[p].
+        shape: (n, m).
+    """
+
+    rows: Tensor
+    columns: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def T(self) -> SparseScores:  # noqa: N802 (as of a matrix)
+        """The same pairs seen from the other side."""
+        order = self.columns.argsort(stable=True)
+        n, m = self.shape
+        return SparseScores(self.columns[order], self.rows[order], self.values[order], (m, n))
+
+    @property
+    def offsets(self) -> Tensor:
+        """Row i holds the pairs offsets[i] … offsets[i + 1] - 1; int64[n + 1]."""
+        own = torch.arange(self.shape[0] + 1, device=self.rows.device)
+        return torch.searchsorted(self.rows.contiguous(), own)
+
+    def places(self, top: int) -> Tensor:
+        """Where each row's best pairs are stored, best first, int64[n, top], padded with -1.
+
+        Of tied pairs the lower column comes first.
+        """
+        order = self.values.argsort(descending=True, stable=True)
+        order = order[self.rows[order].argsort(stable=True)]
+        # Each row has as many pairs as before, so the sorted pairs' rows are ``self.rows`` again.
+        place = torch.arange(len(self), device=self.rows.device) - self.offsets[self.rows]
+        kept = place < top
+        places = self.rows.new_full((self.shape[0], top), -1)
+        places[self.rows[kept], place[kept]] = order[kept]
+        return places
+
+    def best(self, top: int) -> tuple[Tensor, Tensor]:
+        """Each row's best stored pairs in descending order, of tied pairs the lower column first.
+
+        Returns:
+            values float[n, top], padded with -inf; columns int64[n, top], padded with -1.
+        """
+        places = self.places(top)
+        known = places >= 0
+        values = self.values.new_full(places.shape, -torch.inf)
+        columns = torch.full_like(places, -1)
+        values[known], columns[known] = self.values[places[known]], self.columns[places[known]]
+        return values, columns
+
+
+def top_pairs(cosine: Scores, k: int) -> SparseScores:
+    """The union of each row's k best and each column's k best pairs, in one pass.
+
+    Of pairs tied for the last place the lower column (row) is kept: entities with the same
+    neighbours have identical vectors, and what is kept should not hang on the size of blocks.
+    Memory: a few blocks and O((n + m) k).
+    """
+    assert k >= 1
+    n, m = cosine.shape
+    device = cosine.left.device
+    of_row = torch.empty(n, min(k, m), dtype=torch.int64, device=device)
+    of_row_values = cosine.left.new_empty(of_row.shape)
+    of_column = torch.full((m, min(k, n)), -1, device=device)
+    of_column_values = cosine.left.new_full(of_column.shape, -torch.inf)
+    if n and m:
+        kept = of_column.shape[1]
+        for rows, block in cosine.blocks():
+            of_row_values[rows], of_row[rows] = _highest(block, of_row.shape[1])
+            # Earlier rows stand before the block's, so the lower place is the lower row.
+            merged = torch.cat((of_column_values, block.t()), dim=1)
+            of_column_values, place = _highest(merged, kept)
+            old = of_column.gather(1, place.clamp(max=kept - 1))
+            of_column = torch.where(place < kept, old, place - kept + rows.start)
+    own_row = torch.arange(n, device=device)[:, None]
+    own_column = torch.arange(m, device=device)[:, None]
+    keys = torch.cat(((own_row * m + of_row).flatten(), (of_column * m + own_column).flatten()))
+    keys, order = keys.sort()
+    first = torch.ones_like(keys, dtype=torch.bool)
+    first[1:] = keys[1:] != keys[:-1]
+    values = torch.cat((of_row_values.flatten(), of_column_values.flatten()))[order[first]]
+    keys = keys[first]
+    return SparseScores(keys // max(m, 1), keys % max(m, 1), values, (n, m))
+
+
+def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
+    """2 cos(i, j) - r(i) - c(j); r and c are the means of the k best stored cosines.
+
+    Exact if each row and column has its k best pairs stored; otherwise the mean is over those
+    that are stored.
+    """
+    row, column = _mean_of_best(pairs, k), _mean_of_best(pairs.T, k)
+    values = 2 * pairs.values - row[pairs.rows] - column[pairs.columns]
+    return replace(pairs, values=values)
+
+
+def sparse_sinkhorn(
+    pairs: SparseScores, temperature: float = 0.02, iterations: int = 10
+) -> SparseScores:
+    """Sinkhorn as in ``similarity.sinkhorn``, with pairs that are not stored counted as nothing.
+
+    The score is cos(i, j) + t·log u(i) + t·log v(j), where in turn
+    log u(i) = -log Σⱼ exp(cos(i, j) / t + log v(j)) and
+    log v(j) = log(n / m) - log Σᵢ exp(cos(i, j) / t + log u(i)), rows last. Few pairs may allow no
+    matching that satisfies all sums, and then u and v grow without end; in logarithms that is
+    harmless.
+    """
+    n, m = pairs.shape
+    if not len(pairs):
+        return pairs
+    target = math.log(n / m)
+    other = replace(pairs, values=pairs.values / temperature).T  # sorted by column
+    own, row_offsets, column_offsets = pairs.values / temperature, pairs.offsets, other.offsets
+    log_v = own.new_zeros(m)
+    log_u = -_log_sums(own, pairs.rows, row_offsets)
+    for _ in range(iterations):
+        log_v = target - _log_sums(other.values + log_u[other.columns], other.rows, column_offsets)
+        log_u = -_log_sums(own + log_v[pairs.columns], pairs.rows, row_offsets)
+    shift = log_u[pairs.rows] + log_v[pairs.columns]
+    return replace(pairs, values=pairs.values + temperature * shift)
+
+
+def apply_sparse_matcher(pairs: SparseScores, matcher: str, config: MatchingConfig) -> SparseScores:
+    """Turn the cosines of stored pairs into the scores of a matcher, of the same pairs."""
+    if matcher == "csls":
+        return sparse_csls(pairs, config.csls_k)
+    if matcher == "sinkhorn":
+        return sparse_sinkhorn(pairs, config.temperature, config.iterations)
+    return pairs
+
+
+def sparse_matcher(cosine: Scores, matcher: str, config: MatchingConfig, keep: int) -> SparseScores:
+    """The scores of a matcher, of each entity's ``keep`` best pairs."""
+    return apply_sparse_matcher(top_pairs(cosine, keep), matcher, config)
+
+
+def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row, [a, b] → [a, k] twice, in the order of their columns.
+
+    Of scores tied for the last place the lower columns are chosen, which ``topk`` does not
+    promise.
+    """
+    values, columns = scores.topk(k, dim=1, sorted=False)
+    last = values.amin(1, keepdim=True)
+    tied = ((scores >= last).sum(1) > k).nonzero().flatten()
+    if len(tied):
+        some, last = scores[tied], last[tied]
+        better, equal = some > last, some == last
+        room = k - better.sum(1, keepdim=True)
+        chosen = better | (equal & (equal.cumsum(1, dtype=torch.int32) <= room))
+        columns[tied] = chosen.nonzero()[:, 1].view(-1, k)
+    columns = columns.sort(1).values
+    return scores.gather(1, columns), columns
+
+
+def _mean_of_best(pairs: SparseScores, k: int) -> Tensor:
+    """Mean of each row's k best stored values, float[n]; 0 for a row without any."""
+    values, columns = pairs.best(min(k, pairs.shape[1]))
+    known = columns >= 0
+    return values.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
+
+
+def _log_sums(values: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+    """log Σ exp(value) of each segment, float[segments]; -inf for one without any value."""
+    highest = torch.segment_reduce(values, "max", offsets=offsets, unsafe=True)
+    mass = (values - highest[index]).exp()
+    return highest + torch.segment_reduce(mass, "sum", offsets=offsets, unsafe=True).log()

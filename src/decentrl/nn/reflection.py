@@ -1,0 +1,134 @@
+"""A decentralised encoder that reads relations: neighbours are reflected along them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.graph.relational import RelationalEdges, RelationalView
+from decentrl.nn.aggregate import edge_dots, gather, pool, segment_softmax, weighted_sum
+
+
+class ReflectionLayer(nn.Module):
+    r"""Sum up the neighbours, each reflected along the relation that leads to it.
+
+    .. math::
+        g_i = \tanh \sum_{(r, j) \in N(i)} \alpha_{irj}\, (h_j - 2 (h_j^\top \hat r)\, \hat r),
+        \quad \alpha = \mathrm{softmax}(a^\top \hat r + \tanh(q^\top h_i) + \tanh(k^\top h_j))
+
+    :math:`h_i` is what the layer before made of i's neighbours: the entity's context, nothing of
+    its own. An edges × dimensions tensor is never made, because the sum is
+
+    .. math::
+        \sum_e \alpha_e h_{j(e)} - 2 \sum_e \alpha_e (h_{j(e)}^\top \hat r_e)\, \hat r_e.
+
+    Args:
+        dim: width of vectors and relations.
+        context: let q and k take part; otherwise the relation alone decides the weight.
+        dropout: share of the edges left out while training.
+    """
+
+    def __init__(self, dim: int, context: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.relation_score = nn.Linear(dim, 1, bias=False)
+        self.context_score = nn.Linear(dim, 2, bias=False) if context else None
+        for score in (self.relation_score, self.context_score):
+            if score is not None:
+                nn.init.xavier_uniform_(score.weight)
+
+    def forward(self, h: Tensor, relations: Tensor, edges: RelationalEdges) -> Tensor:
+        """h [n_entities, dim], relations of length 1 [2 · n_relations, dim] → [n_rows, dim]."""
+        logits = self.relation_score(relations).squeeze(-1)[edges.relations.columns]
+        if self.context_score is not None:
+            query, key = torch.tanh(self.context_score(h)).unbind(-1)
+            if edges.entities is not None:
+                query = query[edges.entities]
+            logits = logits + query[edges.nodes.rows] + key[edges.nodes.columns]
+        weights = segment_softmax(logits, edges.nodes)
+        if self.dropout and self.training:
+            weights = F.dropout(weights, self.dropout)
+        along = edge_dots(h, relations, edges.pairs)[edges.edge_pair]
+        total = weighted_sum(weights, h, edges.nodes)
+        total = total - weighted_sum(2 * weights * along, relations, edges.relations)
+        return torch.tanh(total)
+
+
+class RelationalEncoder(nn.Module):
+    r"""Two views of an entity, its neighbours' input embeddings and its relations', side by side.
+
+    .. math::
+        g^0_i = \tanh \frac{1}{|N_i|} \sum_{j \in N_i} e_j \quad\text{or}\quad
+        g^0_i = \tanh \frac{1}{|R_i|} \sum_{r \in R_i} r
+
+    Each view goes through layers of its own (:class:`ReflectionLayer`); an entity's vector is
+    layers 0 … K of both. Nothing of the entity itself enters, so an entity that arrives later is
+    encoded like any other; where an input embedding was never trained it is left out, and a
+    relation that was never trained reflects nothing.
+
+    Args:
+        dim: width of each view's layers.
+        layers: K.
+        context: see :class:`ReflectionLayer`.
+        dropout: on the vectors that :meth:`forward` returns for chosen entities.
+        edge_dropout: share of the edges that a layer leaves out while training.
+    """
+
+    representative: Tensor
+
+    def __init__(
+        self,
+        n_entities: int,
+        n_relations: int,
+        dim: int,
+        layers: int = 2,
+        *,
+        context: bool = False,
+        dropout: float = 0.3,
+        edge_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(n_entities, dim))
+        self.relations = nn.Parameter(torch.empty(2 * n_relations, dim))
+        nn.init.xavier_uniform_(self.entities)
+        nn.init.xavier_uniform_(self.relations)
+        # Relations known to be the same one share a vector: that of their representative.
+        self.register_buffer("representative", torch.arange(2 * n_relations))
+        self.views = nn.ModuleList(
+            nn.ModuleList(ReflectionLayer(dim, context, edge_dropout) for _ in range(layers))
+            for _ in range(2)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.dim = 2 * (layers + 1) * dim
+
+    def forward(self, view: RelationalView, entities: Tensor | None = None) -> Tensor:
+        """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
+
+        The last layer is made for the asked entities alone.
+        """
+        relations = gather(self.relations, self.representative)
+        units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
+        last = view.edges if entities is None else view.edges.of(entities)
+        parts = []
+        inputs = pool(self.entities, view.first), pool(relations, view.bag)
+        for layers, pooled in zip(self.views, inputs, strict=True):
+            assert isinstance(layers, nn.ModuleList)
+            h = torch.tanh(pooled)
+            for k, layer in enumerate(layers, start=1):
+                parts.append(h if entities is None else gather(h, entities))
+                h = layer(h, units, last if k == len(layers) else view.edges)
+            parts.append(h)
+        vectors: Tensor = self.dropout(torch.cat(parts, -1))
+        return vectors
+
+    @torch.no_grad()
+    def encode(self, view: RelationalView) -> Tensor:
+        """Every entity's vector with dropout off, [n_entities, self.dim], of length 1 or 0."""
+        was_training = self.training
+        self.eval()
+        try:
+            vectors: Tensor = self(view)
+            return vectors.div_(vectors.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+        finally:
+            self.train(was_training)

@@ -1,0 +1,284 @@
+"""From two graphs and links to vectors: train, choose on held-out links, train again on all.
+
+A training is a *pass*: the encoder learns from the links, then, round by round, also from the
+links it has found. The first pass leaves the validation links out and tells how many rounds are
+best and how sure a match is; with ``training.refit`` a second pass uses every link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decentrl.config import Config
+from decentrl.errors import InputError
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.merged import MergedGraph
+from decentrl.graph.relational import PropagationView
+from decentrl.graph.view import entities_of
+from decentrl.matching.confidence import Confidence
+from decentrl.nn.alignment import AlignmentModel
+from decentrl.nn.propagation import SeedPropagation, same_relations
+from decentrl.training.alignment import AlignmentObjective
+from decentrl.training.loop import Row, train
+from decentrl.training.relational import RelationalModel, RelationalObjective
+from decentrl.training.unlinked import Unlinked, found_links, learn_confidence, validate
+
+Model = AlignmentModel | RelationalModel
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What training leaves.
+
+    Attributes:
+        vectors: of all entities, [n_entities, d].
+        weights: of the encoder; empty if there is none.
+        history: a row an epoch.
+        rounds: validation metrics of every round that was tried; round 0 is without self-training.
+        chosen: how many rounds of self-training the vectors have had.
+        found: the links that self-training added, int64[n, 2] in merged ids.
+        confidence: None without validation links.
+    """
+
+    vectors: Tensor
+    weights: dict[str, Tensor]
+    history: list[Row]
+    rounds: list[dict[str, float]]
+    chosen: int
+    found: Ids
+    confidence: Confidence | None
+
+
+@dataclass(eq=False)
+class World:
+    """The graphs as encoders read them, and how a run goes on; shared by all passes.
+
+    Args:
+        known: the graph and links known in training.
+        now: the graph that vectors are asked of; more may have arrived.
+    """
+
+    known: MergedGraph
+    now: MergedGraph
+    config: Config
+    device: torch.device
+    run: Path | None = None
+    resume: bool = False
+    on_epoch: Callable[[Row], None] | None = None
+    history: list[Row] = field(default_factory=list)
+
+    @cached_property
+    def seen(self) -> Ids:
+        """The entities that have a triple in training."""
+        return np.flatnonzero(entities_of(self.known.triples(), self.known.n_entities))
+
+    @cached_property
+    def views(self) -> dict[str, Any]:
+        """What the encoder reads of the known graph and of the one there is now: one of
+        ``GraphView`` or ``RelationalView``, as the encoder needs it."""
+        known = self._view(self.known)
+        return {"known": known, "now": known if self.closed else self._view(self.now)}
+
+    @cached_property
+    def propagation_views(self) -> dict[str, PropagationView]:
+        known = self.known.propagation_view().to(self.device)
+        now = known if self.closed else self.now.propagation_view().to(self.device)
+        return {"known": known, "now": now}
+
+    @property
+    def closed(self) -> bool:
+        return self.now is self.known
+
+    def _view(self, graph: MergedGraph) -> Any:
+        model = self.config.model
+        if model.encoder == "reflection":
+            return graph.relational_view(self.known).to(self.device)
+        return graph.view(
+            layers=model.layers,
+            order=2 if model.variant == "second-order" else 1,
+            two_hop=model.hops == "alternating",
+            residual=model.residual,
+            self_entity=model.self_entity,
+            counterparts=model.counterparts,
+            trained_on=self.known,
+        ).to(self.device)
+
+
+class Pass:
+    """One training from scratch: :meth:`start` from known links, :meth:`go_on` with found ones.
+
+    Args:
+        links: known links, int64[n, 2] in merged ids.
+        valid: links to watch while training; may be empty.
+        name: names the stages of this pass; the first pass has none.
+    """
+
+    def __init__(self, world: World, links: Ids, valid: Ids, name: str = "") -> None:
+        self.world, self.links, self.valid, self.name = world, links, valid, name
+        self.found = np.empty((0, 2), np.int64)
+        self.round = 0
+        self.model: Model | None = None
+
+    def start(self) -> None:
+        config, known = self.world.config, self.world.known
+        torch.manual_seed(config.seed)
+        if config.model.encoder == "dan":
+            self.model = AlignmentModel(
+                known.n_entities, known.n_relations, config.model, config.distillation
+            ).to(self.world.device)
+        elif config.model.encoder == "reflection":
+            self.model = RelationalModel(known, config).to(self.world.device)
+        self._train(config.training.epochs)
+
+    def go_on(self) -> None:
+        """One round of self-training: links found among the unlinked entities count as known."""
+        world, settings = self.world, self.world.config.self_training
+        pool = self.unlinked(world.seen)
+        matching = world.config.matching
+        self.found = found_links(self.vectors("known"), pool, settings.mass, matching)
+        self.round += 1
+        torch.manual_seed(_mixed(world.config.seed, self.round))
+        self._train(settings.epochs)
+
+    def unlinked(self, among: Ids | None = None) -> Unlinked:
+        """Entities that no known link has taken, and those of the validation links."""
+        known = self.world.known
+        unlinked = Unlinked.of(known.n_left, known.n_entities, self.links, self.valid)
+        if among is None:
+            return unlinked
+        return Unlinked(np.intersect1d(unlinked.left, among), np.intersect1d(unlinked.right, among))
+
+    def vectors(self, when: str) -> Tensor:
+        """Every entity's vector over the ``known`` graph or the one there is ``now``."""
+        settings = self.world.config.propagation
+        encoded = None
+        if self.model is not None:
+            encoded = self.model.encode(self.world.views[when])
+        if encoded is not None and not settings.weight:
+            return encoded
+        propagation = self.propagation(when)
+        width = 0 if encoded is None else encoded.shape[1]
+        features = settings.relation_dim * settings.width
+        vectors = propagation.entities.new_empty(len(propagation.entities), width + features)
+        part = propagation.features(settings.relation_dim, settings.width, vectors[:, width:])
+        if encoded is not None:
+            # So the cosine is the weighted mean of the two views' cosines.
+            part.mul_(settings.weight**0.5)
+            torch.mul(encoded, (1 - settings.weight) ** 0.5, out=vectors[:, :width])
+        return vectors
+
+    def propagation(self, when: str) -> SeedPropagation:
+        """Seeds travelled from all links over a graph."""
+        world, settings = self.world, self.world.config.propagation
+        when = "known" if world.closed else when
+        links = torch.from_numpy(np.concatenate((self.links, self.found)))
+        return SeedPropagation(
+            world.propagation_views[when],
+            links,
+            dim=settings.dim,
+            rounds=settings.rounds,
+            seed=world.config.seed,
+        )
+
+    def _train(self, epochs: int) -> None:
+        world, training = self.world, self.world.config.training
+        if self.model is None:
+            return
+        seed = world.config.seed
+        world.history += train(
+            self._objective(self.model),
+            replace(training, epochs=epochs),
+            _mixed(seed, self.round) if self.round else seed,
+            run=world.run,
+            resume=world.resume,
+            on_epoch=world.on_epoch,
+            stage=f"{self.name or 'train'}-{self.round}" if self.name or self.round else "",
+            before=world.history,
+        )
+
+    def _objective(self, model: Model) -> RelationalObjective | AlignmentObjective:
+        world, config = self.world, self.world.config
+        links, view = np.concatenate((self.links, self.found)), world.views["known"]
+        objective: RelationalObjective | AlignmentObjective
+        if isinstance(model, RelationalModel):
+            if config.model.same_relations <= 1:
+                features, n_left = self.propagation("known").relations, world.known.n_left_relations
+                shared = same_relations(features, n_left, config.model.same_relations)
+                model.encoder.representative.copy_(shared)
+            objective = RelationalObjective(model, links, view, config)
+        else:
+            n_left, unlinked = world.known.n_left, self.unlinked()
+            objective = AlignmentObjective(model, links, n_left, view, self.valid, unlinked, config)
+        if not len(objective.links):
+            raise InputError(
+                "no training link joins two entities that have triples",
+                remedy="check that the links are about these graphs",
+            )
+        return objective
+
+
+def fit_alignment(world: World, valid: Ids) -> Fitted:
+    """Train as the settings say.
+
+    Args:
+        valid: held-out links, int64[n, 2] in merged ids; may be empty.
+    """
+    config = world.config
+    first = Pass(world, world.known.links, valid)
+    first.start()
+    rounds: list[dict[str, float]] = []
+    final, chosen, confidence = first, config.self_training.rounds, None
+    if not len(valid):
+        for _ in range(chosen):
+            first.go_on()
+    else:
+        chosen, rounds, confidence = _choose(first)
+        if config.training.refit:
+            final = Pass(world, np.concatenate((first.links, valid)), valid[:0], "refit")
+            final.start()
+            for _ in range(chosen):
+                final.go_on()
+    vectors = final.vectors("now")
+    weights = {} if final.model is None else final.model.state_dict()
+    return Fitted(vectors, weights, world.history, rounds, chosen, final.found, confidence)
+
+
+def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
+    """Try rounds of self-training and leave the pass in the best one's state."""
+    config = first.world.config
+    unlinked = first.unlinked()
+    rounds: list[dict[str, float]] = []
+    best = -1.0
+    for number in range(config.self_training.rounds + 1):
+        if number:
+            first.go_on()
+        vectors = first.vectors("known")
+        rounds.append(validate(vectors, unlinked, first.valid, config.matching))
+        if rounds[-1]["hits@1"] > best:
+            best, chosen = rounds[-1]["hits@1"], number
+            kept = (
+                first.found,
+                {}
+                if first.model is None
+                else {name: tensor.clone() for name, tensor in first.model.state_dict().items()},
+            )
+            confidence = learn_confidence(
+                vectors, unlinked, first.valid, config.matching, config.seed
+            )
+    first.found, weights = kept
+    if first.model is not None:
+        first.model.load_state_dict(weights)
+    return chosen, rounds, confidence
+
+
+def _mixed(seed: int, number: int) -> int:
+    """Another seed for each round."""
+    return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0] >> 1)

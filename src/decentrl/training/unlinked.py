@@ -1,0 +1,113 @@
+"""Entities without a known link, matched with each other: validation, found links, confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decentrl.config import MatchingConfig
+from decentrl.graph.adjacency import Ids
+from decentrl.matching.answers import best_pairs
+from decentrl.matching.assignment import mutual_nearest
+from decentrl.matching.confidence import (
+    Confidence,
+    choose_threshold,
+    evidence,
+    fit_confidence,
+)
+from decentrl.matching.evaluate import apply_matcher
+from decentrl.matching.metrics import summary
+from decentrl.matching.ranks import rank
+from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import top_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Unlinked:
+    """The entities of either side that no training link has taken, in merged ids, sorted.
+
+    These are what a user's question ranges over, so that validation does not depend on how many
+    links were held out; test links are among them and are not told apart.
+    """
+
+    left: Ids
+    right: Ids
+
+    @classmethod
+    def of(cls, n_left: int, n_entities: int, links: Ids, asked: Ids) -> Unlinked:
+        """Entities outside ``links``, and those that ``asked``, int64[n, 2], names anyway."""
+        left = np.setdiff1d(np.arange(n_left), links[:, 0])
+        right = np.setdiff1d(np.arange(n_left, n_entities), links[:, 1])
+        return cls(np.union1d(left, asked[:, 0]), np.union1d(right, asked[:, 1]))
+
+    def cosine(self, vectors: Tensor) -> Scores:
+        """Cosines of the left entities with the right ones; vectors are of all, of length 1."""
+        return Scores.cosine(vectors[_on(self.left, vectors)], vectors[_on(self.right, vectors)])
+
+    def places(self, links: Ids, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Rows and columns of links in :meth:`cosine`."""
+        rows = torch.from_numpy(np.searchsorted(self.left, links[:, 0])).to(device)
+        return rows, torch.from_numpy(np.searchsorted(self.right, links[:, 1])).to(device)
+
+
+def validate(
+    vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
+) -> dict[str, float]:
+    """Hits@1, Hits@10 and MRR of held-out links, left to right, among all unlinked entities."""
+    scores = apply_matcher(unlinked.cosine(vectors), config.matcher, config)
+    rows, targets = unlinked.places(valid, vectors.device)
+    found = summary(rank(scores.rows(rows), targets))
+    return {name: found[name] for name in ("hits@1", "hits@10", "mrr")}
+
+
+def found_links(vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig) -> Ids:
+    """Pairs that are each other's best under Sinkhorn with at least ``mass``: int64[n, 2]."""
+    scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
+    pairs = top_pairs(scores, 1)
+    columns = mutual_nearest(pairs)
+    best = pairs.best(1)[0][:, 0]
+    sure = (columns >= 0) & ((best / config.temperature).exp() >= mass)
+    left = unlinked.left[sure.nonzero()[:, 0].cpu().numpy()]
+    return np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
+
+
+def learn_confidence(
+    vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig, seed: int
+) -> Confidence:
+    """How likely a match is right, from held-out links; and when to give none.
+
+    What a match of an entity *without* a counterpart looks like is learned by taking the
+    counterparts of half of the held-out links away, then of the other half.
+    """
+    cosine = unlinked.cosine(vectors)
+    rows, targets = unlinked.places(valid, vectors.device)
+    found, features = _evidence(cosine, config)
+    correct = found[rows.cpu()] == targets.cpu()
+    confidence = fit_confidence(features[rows.cpu()], correct)
+
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
+    parts = []
+    for gone in order.chunk(2):
+        kept = torch.ones(cosine.shape[1], dtype=torch.bool, device=vectors.device)
+        kept[targets[gone.to(kept.device)]] = False
+        columns = kept.nonzero()[:, 0]
+        found, features = _evidence(cosine.columns(columns), config)
+        right = columns.cpu()[found[rows.cpu()]] == targets.cpu()
+        there = torch.ones(len(valid), dtype=torch.bool)
+        there[gone] = False
+        parts.append((confidence(features[rows.cpu()]), right & there, there))
+    sure, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
+    return replace(confidence, threshold=choose_threshold(sure, right, there))
+
+
+def _evidence(cosine: Scores, config: MatchingConfig) -> tuple[Tensor, Tensor]:
+    pairs, cosines = best_pairs(cosine, config.matcher, config)
+    seen = evidence(pairs, cosines)
+    return seen.found, seen.features
+
+
+def _on(ids: Ids, like: Tensor) -> Tensor:
+    return torch.from_numpy(ids).to(like.device)
