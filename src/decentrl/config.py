@@ -139,7 +139,7 @@ class SelfTrainingConfig:
         at_least=0,
         at_most=1,
     )
-    epochs: int = setting(3, "passes over known and found links in a round", at_least=0)
+    epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
 
 
 @dataclass(frozen=True)

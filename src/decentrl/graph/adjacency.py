@@ -47,10 +47,12 @@ class Adjacency:
         )
 
     @classmethod
-    def one_each(cls, columns: Tensor, n_columns: int) -> Adjacency:
-        """Row a reads the single column ``columns[a]``."""
-        indptr = torch.arange(len(columns) + 1, device=columns.device)
-        return _transposed(indptr, columns, indptr[:-1], n_columns)
+    def regular(cls, columns: Tensor, n_columns: int) -> Adjacency:
+        """Every row has as many edges as the next: row a reads ``columns[a]``, int64[n, k]."""
+        n, k = columns.shape
+        indptr = torch.arange(0, n * k + 1, k, device=columns.device)
+        rows = torch.arange(n, device=columns.device).repeat_interleave(k, output_size=n * k)
+        return _transposed(indptr, columns.reshape(-1), rows, n_columns)
 
     @property
     def n_rows(self) -> int:

@@ -158,7 +158,7 @@ def weighted_sum(weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
 
 def gather(values: Tensor, ids: Tensor) -> Tensor:
     """values[ids]: [n, d], int64[k] → [k, d]; its backward pass makes one tensor, torch's two."""
-    graph = Adjacency.one_each(ids, len(values))
+    graph = Adjacency.regular(ids[:, None], len(values))
     return weighted_sum(values.new_ones(len(ids)), values, graph)
 
 

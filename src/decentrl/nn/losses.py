@@ -67,7 +67,12 @@ def _distance(dots: Tensor, squared: bool) -> Tensor:
 
 
 def hard_sample_loss(
-    left: Tensor, right: Tensor, others: Tensor, own: Tensor, scale: float = 30.0
+    left: Tensor,
+    right: Tensor,
+    others: Tensor,
+    own: Tensor,
+    scale: float = 30.0,
+    hardest: int = 64,
 ) -> Tensor:
     r"""Linked entities nearer to each other than to anybody else, the nearest others first.
 
@@ -77,24 +82,35 @@ def hard_sample_loss(
         L = \log \sum_j \exp(s z_j)
 
     and the same from r; mean over the links. Mean and deviation are those of the row and carry no
-    gradient.
+    gradient. So only the hardest others have any to speak of, and the sum runs over these: the
+    rest is compared once, without a backward pass.
 
     Args:
         left, right: vectors of linked entities, [b, d] each.
         others: vectors of the entities to be told apart from, [m, d].
         own: bool[b, m], where an other is one of the link's own two entities; these do not count.
         scale: s, how much harder ones count more.
+        hardest: how many others of each row make the sum.
     """
     near = (left - right).square().sum(-1)
     lengths = others.square().sum(-1)
+    mine = own.nonzero(as_tuple=True)
+    counted = (len(others) - own.sum(1)).to(near.dtype)
     total = near.new_zeros(())
     for side in (left, right):
-        # The link's distance and the side's length are constant along a row, so they leave z alone;
-        # the gradient they carry is what draws the two ends together.
-        margins = 2 * side @ others.t() - lengths + (near - side.square().sum(-1))[:, None]
-        counted = margins.detach().masked_fill(own, torch.nan)
-        mean = counted.nanmean(1, keepdim=True)
-        deviation = (counted - mean).square_().nanmean(1, keepdim=True).sqrt_().clamp_(min=1e-6)
-        hard = ((margins - mean) * (scale / deviation)).masked_fill(own, -torch.inf)
-        total = total + hard.logsumexp(1).mean()
+        apart = near - side.square().sum(-1)
+        with torch.no_grad():
+            # ℓ without what is constant along a row, which leaves z alone.
+            margins = torch.addmm(-lengths, side, others.t(), alpha=2)
+            margins[mine] = 0
+            mean = margins.sum(1) / counted
+            margins[mine] = mean[mine[0]]
+            variance = margins.var(1, correction=0) * (len(others) / counted)
+            deviation = variance.sqrt_().clamp_(min=1e-6)
+            margins[mine] = -torch.inf
+            columns = margins.topk(min(hardest, len(others)), sorted=False).indices.sort(1).values
+        dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
+        z = 2 * dots - lengths[columns] + (apart - apart.detach() - mean)[:, None]
+        z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
+        total = total + z.logsumexp(1).mean()
     return total

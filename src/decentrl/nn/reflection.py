@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from decentrl.graph.relational import RelationalEdges, RelationalView
 from decentrl.nn.aggregate import edge_dots, gather, pool, segment_softmax, weighted_sum
+from decentrl.nn.dropout import ByteDropout
 
 
 class ReflectionLayer(nn.Module):
@@ -31,7 +32,7 @@ class ReflectionLayer(nn.Module):
 
     def __init__(self, dim: int, context: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout = ByteDropout(dropout)
         self.relation_score = nn.Linear(dim, 1, bias=False)
         self.context_score = nn.Linear(dim, 2, bias=False) if context else None
         for score in (self.relation_score, self.context_score):
@@ -46,9 +47,7 @@ class ReflectionLayer(nn.Module):
             if edges.entities is not None:
                 query = query[edges.entities]
             logits = logits + query[edges.nodes.rows] + key[edges.nodes.columns]
-        weights = segment_softmax(logits, edges.nodes)
-        if self.dropout and self.training:
-            weights = F.dropout(weights, self.dropout)
+        weights = self.dropout(segment_softmax(logits, edges.nodes))
         along = edge_dots(h, relations, edges.pairs)[edges.edge_pair]
         total = weighted_sum(weights, h, edges.nodes)
         total = total - weighted_sum(2 * weights * along, relations, edges.relations)
@@ -99,7 +98,7 @@ class RelationalEncoder(nn.Module):
             nn.ModuleList(ReflectionLayer(dim, context, edge_dropout) for _ in range(layers))
             for _ in range(2)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ByteDropout(dropout)
         self.dim = 2 * (layers + 1) * dim
 
     def forward(self, view: RelationalView, entities: Tensor | None = None) -> Tensor:
