@@ -23,7 +23,7 @@ from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.graph.merged import MergedGraph
 from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
-from decentrl.matching.confidence import Confidence
+from decentrl.matching.confidence import Confidence, expected_calibration_error
 from decentrl.matching.evaluate import MATCHERS, apply_matcher, evaluate_links
 from decentrl.matching.ranks import Ranks
 from decentrl.matching.similarity import Scores
@@ -54,6 +54,7 @@ class Aligner:
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
         self.rounds: list[dict[str, float]] = []
+        self.chosen_rounds = 0
         self._task: AlignmentTask | None = None
         self._weights: dict[str, Tensor] = {}
         self._vectors: dict[str, Tensor] = {}
@@ -123,6 +124,7 @@ class Aligner:
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
         self.history, self.rounds = fitted.history, fitted.rounds
+        self.chosen_rounds = fitted.chosen
         self._vectors = {"left": vectors[: now.n_left], "right": vectors[now.n_left :]}
         self.seconds["train"] = time.perf_counter() - started
         return self
@@ -253,6 +255,30 @@ class Aligner:
         if name not in MATCHERS:
             raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
         return name
+
+    def confidence(self) -> dict[str, float]:
+        """How sure matches are, checked on the test links; empty if that was not learned.
+
+        Every left test entity is matched among all entities without a known link, as
+        :meth:`match` does. ``ece`` is the expected calibration error (15 bins of equal mass),
+        ``mean`` the mean confidence, ``right`` the share that is right, ``threshold`` the
+        confidence below which ``min_confidence="fitted"`` gives no match.
+        """
+        task = self.task
+        if self._confidence is None or not len(task.test):
+            return {}
+        mine, theirs, cosine = self._unlinked("left", None)
+        pairs = best_pairs(cosine, self.config.matching.matcher, self.config.matching)
+        answers = answer(*pairs, confidence=self._confidence)
+        rows = np.searchsorted(mine, task.test[:, 0])
+        right = torch.from_numpy(theirs[answers.columns[rows, 0]] == task.test[:, 1])
+        sure = answers.confidence[rows].double()
+        return {
+            "ece": expected_calibration_error(sure, right),
+            "mean": sure.mean().item(),
+            "right": right.double().mean().item(),
+            "threshold": self._confidence.threshold,
+        }
 
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
         """The best match of every left test entity among the test targets, beside the truth.

@@ -108,6 +108,8 @@ def align(
         "seconds": {name: round(aligner.seconds[name], 3) for name in ("read", "train", "match")},
         "peak_memory_bytes": peak_memory(aligner),
         "results": rows,
+        "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
+        "confidence": aligner.confidence(),
     }
     aligner.save(folder, rows)
     page = render_report(make_report(aligner, results, command))
@@ -212,6 +214,13 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 row[f"{name}_std"] = stdev(values) if len(values) > 1 else 0.0
         rows.append(row)
     first["results"] = rows
+    first["self_training"] = {
+        "rounds": [run["self_training"]["rounds"] for run in runs],
+        "validation": [run["self_training"]["validation"] for run in runs],
+    }
+    first["confidence"] = {
+        name: fmean(run["confidence"][name] for run in runs) for name in first["confidence"]
+    }
     return first
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from decentrl.graph.adjacency import Adjacency, neighbours, relation_bag, unique
 N_ROWS, N_COLUMNS, N_RELATIONS = 5, 4, 3
 
 edge_lists = st.lists(st.tuples(st.integers(0, N_ROWS - 1), st.integers(0, N_COLUMNS - 1)))
+row_lists = st.lists(st.integers(0, N_ROWS - 1))
 triple_lists = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, N_RELATIONS - 1), st.integers(0, 5))
 )
@@ -24,6 +27,20 @@ def adjacency(edges: list[tuple[int, int]]) -> Adjacency:
 
 def edges_of(graph: Adjacency) -> list[tuple[int, int]]:
     return list(zip(graph.rows.tolist(), graph.columns.tolist(), strict=True))
+
+
+def check_pointers(graph: Adjacency) -> None:
+    """Both directions say where the edges of a row, or of a column, lie."""
+    rows, columns, order = (part.tolist() for part in (graph.rows, graph.columns, graph.t_order))
+    for row in range(graph.n_rows):
+        own = range(int(graph.indptr[row]), int(graph.indptr[row + 1]))
+        assert list(own) == [e for e, i in enumerate(rows) if i == row]
+    for column in range(graph.n_columns):
+        own_order = order[graph.t_indptr[column] : graph.t_indptr[column + 1]]
+        assert own_order == [e for e, j in enumerate(columns) if j == column]
+    assert graph.t_rows.tolist() == [rows[e] for e in order]
+    parts = (graph.indptr, graph.columns, graph.rows, graph.t_indptr, graph.t_rows, graph.t_order)
+    assert all(part.dtype == torch.int64 for part in parts)
 
 
 def ids(triples: list[tuple[int, int, int]]) -> np.ndarray:
@@ -68,6 +85,67 @@ def test_keep_columns_drops_the_edges_that_read_others(
 def test_keep_columns_does_not_copy_a_graph_that_stays_whole() -> None:
     graph = adjacency([(0, 1), (2, 1)])
     assert graph.keep_columns(np.array([False, True, False, False])) is graph
+
+
+@given(edge_lists)
+def test_edges_sorted_by_row_keep_their_order_of_columns(edges: list[tuple[int, int]]) -> None:
+    by_row = sorted(edges, key=lambda edge: edge[0])
+    rows, columns = np.array(by_row, np.int64).reshape(-1, 2).T
+    graph = Adjacency.from_sorted(rows, columns, N_ROWS, N_COLUMNS)
+    assert edges_of(graph) == by_row
+    assert (graph.n_rows, graph.n_columns) == (N_ROWS, N_COLUMNS)
+    check_pointers(graph)
+
+
+@given(st.integers(0, 5), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_a_regular_graph_reads_a_table_of_columns(n: int, k: int, random: Random) -> None:
+    table = [[random.randrange(N_COLUMNS) for _ in range(k)] for _ in range(n)]
+    columns = torch.tensor(table, dtype=torch.int64).reshape(n, k)
+    graph = Adjacency.regular(columns, N_COLUMNS)
+    assert edges_of(graph) == [(row, column) for row in range(n) for column in table[row]]
+    assert (graph.n_rows, graph.n_columns) == (n, N_COLUMNS)
+    check_pointers(graph)
+
+
+@given(edge_lists, row_lists)
+def test_taken_rows_have_their_edges_in_order_and_say_which_these_are(
+    edges: list[tuple[int, int]], chosen: list[int]
+) -> None:
+    graph = adjacency(edges)
+    taken, which = graph.take_rows(torch.tensor(chosen, dtype=torch.int64))
+    expected = [
+        (a, e) for a, row in enumerate(chosen) for e, (i, _) in enumerate(sorted(edges)) if i == row
+    ]
+    assert which.tolist() == [e for _, e in expected]
+    assert edges_of(taken) == [(a, sorted(edges)[e][1]) for a, e in expected]
+    assert (taken.n_rows, taken.n_columns) == (len(chosen), N_COLUMNS)
+    check_pointers(taken)
+
+
+@given(edge_lists, st.randoms(use_true_random=False))
+def test_kept_edges_stay_in_their_rows_and_columns(
+    edges: list[tuple[int, int]], random: Random
+) -> None:
+    chosen = [e for e in range(len(edges)) if random.random() < 0.5]
+    kept = adjacency(edges).keep_edges(torch.tensor(chosen, dtype=torch.int64))
+    assert edges_of(kept) == [sorted(edges)[e] for e in chosen]
+    assert (kept.n_rows, kept.n_columns) == (N_ROWS, N_COLUMNS)
+    check_pointers(kept)
+
+
+@given(edge_lists, row_lists, st.randoms(use_true_random=False))
+def test_edges_taken_like_others_have_these_rows_and_their_own_columns(
+    edges: list[tuple[int, int]], chosen: list[int], random: Random
+) -> None:
+    graph = adjacency(edges)
+    other = [random.randrange(7) for _ in edges]  # what else is known of each edge
+    labels = Adjacency.from_sorted(graph.rows.numpy(), np.array(other, np.int64), N_ROWS, 7)
+    taken, which = graph.take_rows(torch.tensor(chosen, dtype=torch.int64))
+    labelled = labels.take_edges(which, taken)
+    assert labelled.rows.tolist() == taken.rows.tolist()
+    assert labelled.columns.tolist() == [other[e] for e in which.tolist()]
+    assert (labelled.n_rows, labelled.n_columns) == (len(chosen), 7)
+    check_pointers(labelled)
 
 
 @given(edge_lists)

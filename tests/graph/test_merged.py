@@ -63,3 +63,52 @@ def test_what_training_did_not_know_is_unseen(merged: MergedGraph) -> None:
     assert view.seen.tolist() == [True, True, False, True, True, False]
     assert edges(view.first) == {(0, 1), (1, 0), (2, 1), (3, 4), (4, 3)}
     assert not {relation % 3 for _, relation in edges(view.relations)} & {1}
+
+
+def test_right_relations_come_after_the_left_ones_also_after_growth(merged: MergedGraph) -> None:
+    grown = merged.grown(np.array([(2, 0, 0)]), np.array([(5, 2, 3)]))
+    for graph in (merged, grown, merged.with_links(np.array([(2, 3)]))):
+        assert graph.n_left_relations == 2
+        assert (graph.left[:, 1] < 2).all()
+        assert (graph.right[:, 1] >= 2).all()
+
+
+def test_more_links_join_the_known_ones_and_leave_the_original_alone(merged: MergedGraph) -> None:
+    more = merged.with_links(np.array([(2, 3)]))
+    assert more.links.tolist() == [[0, 4], [1, 5], [2, 3]]
+    assert merged.links.tolist() == [[0, 4], [1, 5]]
+    assert more.triples().tolist() == merged.triples().tolist()
+    assert (more.n_left, more.n_right, more.n_relations) == (3, 3, 3)
+
+
+def test_a_relational_view_joins_nothing_across_the_graphs(merged: MergedGraph) -> None:
+    view = merged.relational_view()
+    joined = {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+    assert edges(view.edges.nodes) == edges(view.first) == joined
+    assert edges(view.bag) == {(0, 0), (1, 0 + 3), (1, 1), (2, 1 + 3), (3, 2), (4, 2 + 3)}
+    assert edges(view.edges.relations) == edges(view.bag)
+    assert view.seen.tolist() == [True] * 5 + [False]
+    assert view.seen_relations.all()
+
+
+def test_a_relational_view_reads_edges_but_no_embedding_that_training_did_not_know(
+    merged: MergedGraph,
+) -> None:
+    grown = merged.grown(np.array([(2, 1, 0)]), np.array([(5, 2, 3)]))
+    trained = MergedGraph(merged.left[:1], merged.right, merged.links, 3, 3, 3, 2)
+    view = grown.relational_view(trained_on=trained)
+    unseen = {2, 5}
+    assert view.seen.tolist() == [entity not in unseen for entity in range(6)]
+    assert view.seen_relations.tolist() == [True, False, True] * 2
+    everything = grown.relational_view()
+    assert edges(view.edges.nodes) == edges(everything.edges.nodes)
+    assert {(0, 2), (3, 5)} <= edges(everything.first)
+    assert edges(view.first) == {(i, j) for i, j in edges(everything.first) if j not in unseen}
+    assert edges(view.bag) == {(i, r) for i, r in edges(everything.bag) if r % 3 != 1}
+
+
+def test_seeds_travel_in_both_graphs_and_both_directions(merged: MergedGraph) -> None:
+    view = merged.propagation_view()
+    assert edges(view.edges) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+    assert edges(view.heads) == {(0, 0), (1, 1), (2, 3), (0 + 3, 1), (1 + 3, 2), (2 + 3, 4)}
+    assert edges(view.tails) == {(1, 0), (2, 1), (4, 2), (0, 0 + 3), (1, 1 + 3), (3, 2 + 3)}

@@ -1,16 +1,17 @@
-"""Distances of joined vectors, without joining them; and the loss that pulls and pushes."""
+"""Distances of joined vectors, without joining them; and the losses that pull and push."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import RowNorm
 from decentrl.nn.alignment import join
-from decentrl.nn.losses import contrastive_alignment_loss, joined_dots
+from decentrl.nn.losses import contrastive_alignment_loss, hard_sample_loss, joined_dots
 
 N, D = 7, 5
 
@@ -89,3 +90,137 @@ def test_pairs_that_coincide_have_a_finite_gradient_under_the_root() -> None:
     near = torch.tensor([1.0, 1.0000001], requires_grad=True)
     contrastive_alignment_loss(near, torch.ones(0), squared=False).backward()
     assert near.grad.isfinite().all()
+
+
+# The loss over the hardest others.
+
+
+def linked_vectors(
+    n_links: int, n_others: int, dim: int, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[list[Tensor], Tensor]:
+    """Links of unit vectors near each other, others to tell them from, and whose own these are.
+
+    The others begin with both ends of each link, as they do in training.
+    """
+    random = torch.Generator().manual_seed(seed)
+    left = torch.randn(n_links, dim, dtype=dtype, generator=random)
+    right = left + 0.5 * torch.randn(n_links, dim, dtype=dtype, generator=random)
+    rest = torch.randn(n_others - 2 * n_links, dim, dtype=dtype, generator=random)
+    left, right, rest = (F.normalize(part, dim=-1) for part in (left, right, rest))
+    others = torch.cat((left, right, rest))
+    links = torch.arange(n_links)
+    own = torch.zeros(n_links, n_others, dtype=torch.bool)
+    own[links, links] = own[links, n_links + links] = True
+    return [part.clone().requires_grad_() for part in (left, right, others)], own
+
+
+def dense_hard_sample_loss(
+    left: Tensor, right: Tensor, others: Tensor, own: Tensor, scale: float
+) -> Tensor:
+    """The formula, link by link."""
+    total = left.new_zeros(())
+    for a, b, mine in zip(left, right, own, strict=True):
+        for side in (a, b):
+            apart = (side - others[~mine]).square().sum(-1)
+            margins = (a - b).square().sum() - apart
+            fixed = margins.detach()
+            z = (margins - fixed.mean()) / fixed.std(correction=0)
+            total = total + (scale * z).exp().sum().log()
+    return total / len(left)
+
+
+@pytest.mark.parametrize("hardest", [16, 40])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_over_all_others_the_hard_sample_loss_is_its_formula(scale: float, hardest: int) -> None:
+    inputs, own = linked_vectors(5, 16, 6)
+    own[0, 12] = True  # an entity may be in several links, so rows may exclude unequal numbers
+    found = hard_sample_loss(*inputs, own, scale=scale, hardest=hardest)
+    expected = dense_hard_sample_loss(*inputs, own, scale)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs)
+    )
+
+
+def test_the_formula_may_exclude_nobody() -> None:
+    inputs, own = linked_vectors(4, 12, 6)
+    own[:] = False
+    found = hard_sample_loss(*inputs, own, scale=2.0)
+    torch.testing.assert_close(found, dense_hard_sample_loss(*inputs, own, 2.0))
+
+
+def test_the_hardest_others_are_most_of_the_sum() -> None:
+    inputs, own = linked_vectors(20, 500, 32)
+    whole = hard_sample_loss(*inputs, own, hardest=500)
+    of_all = torch.cat(torch.autograd.grad(whole, inputs))
+    losses = []
+    for hardest in (1, 8, 64):
+        losses.append(hard_sample_loss(*inputs, own, hardest=hardest))
+        assert losses[-1] <= whole
+    assert losses[0] < losses[1] < losses[2]
+    torch.testing.assert_close(losses[-1], whole, rtol=1e-6, atol=0)
+    of_some = torch.cat(torch.autograd.grad(losses[-1], inputs))
+    assert (of_some - of_all).norm() < 1e-4 * of_all.norm()
+
+
+def test_single_precision_suffices_for_the_hardest() -> None:
+    inputs, own = linked_vectors(20, 500, 32)
+    single = [part.detach().float().requires_grad_() for part in inputs]
+    found, expected = hard_sample_loss(*single, own), hard_sample_loss(*inputs, own)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=0)
+    of_single = torch.cat(torch.autograd.grad(found, single)).double()
+    of_double = torch.cat(torch.autograd.grad(expected, inputs))
+    assert (of_single - of_double).norm() < 1e-3 * of_double.norm()
+
+
+@pytest.mark.parametrize("hardest", [3, 12])
+def test_an_own_entity_never_counts_wherever_it_lies(hardest: int) -> None:
+    (left, right, others), own = linked_vectors(1, 12, 6)
+    expected = hard_sample_loss(left, right, others, own, hardest=hardest)
+    for moved_to in (left.detach(), -10 * left.detach()):  # the hardest, and the easiest of all
+        moved = others.detach().clone()
+        moved[:2] = moved_to
+        moved.requires_grad_()
+        found = hard_sample_loss(left, right, moved, own, hardest=hardest)
+        torch.testing.assert_close(found, expected)
+        gradients = torch.autograd.grad(found, (left, right, moved))
+        assert not gradients[2][:2].any()
+        assert gradients[2][2:].any()
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_step_down_the_hard_sample_loss_moves_linked_vectors_together_and_others_away() -> None:
+    (left, right, others), own = linked_vectors(10, 200, 16)
+    gradients = torch.autograd.grad(hard_sample_loss(left, right, others, own), (left, right))
+    # To first order, how the squared distance of each link changes with such a step.
+    change = -2 * ((left - right) * (gradients[0] - gradients[1])).sum(-1)
+    assert (change < 0).all()
+
+    apart = (left[:, None] - others).square().sum(-1).masked_fill(own, torch.inf)
+    nearest = others[apart.argmin(1)]
+    away = -2 * ((left - nearest) * gradients[0]).sum(-1)
+    assert away.sum() > 0
+
+
+def test_the_hard_sample_loss_falls_as_its_steps_are_taken() -> None:
+    (left, right, others), own = linked_vectors(10, 100, 16)
+    losses, distances = [], []
+    for _ in range(30):
+        loss = hard_sample_loss(left, right, others, own)
+        losses.append(loss.item())
+        distances.append((left - right).square().sum(-1).mean().item())
+        with torch.no_grad():
+            for part, gradient in zip(
+                (left, right), torch.autograd.grad(loss, (left, right)), strict=True
+            ):
+                part.copy_(F.normalize(part - 0.01 * gradient, dim=-1))
+    assert losses[-1] < losses[0]
+    assert distances[-1] < distances[0]
+
+
+def test_others_that_all_lie_in_one_place_leave_the_loss_finite() -> None:
+    left, right = torch.randn(2, 3, 4).unbind(0)
+    others = torch.ones(5, 4, requires_grad=True)
+    loss = hard_sample_loss(left, right, others, torch.zeros(3, 5, dtype=torch.bool))
+    assert loss.isfinite()
+    assert torch.autograd.grad(loss, others)[0].isfinite().all()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from decentrl.cli.output import check_output, write_matches
+from decentrl.cli.output import check_output, tsv_row, write_matches
 from decentrl.config import Config
 from decentrl.errors import BundleError, InputError
 
@@ -50,6 +50,7 @@ def run(
     from decentrl import runs
     from decentrl.aligner import pick_device
     from decentrl.runs import RESULTS
+    from decentrl.training.fitting import planned_epochs
 
     first = output / "seed-0" if seeds else output
     if resume:
@@ -72,7 +73,7 @@ def run(
             done.append(read_results(folder))
             continue
         used = replace(config, seed=seed)
-        with _progress(used.training.epochs) as (on_epoch, on_trained):
+        with _progress(planned_epochs(used, True)) as (on_epoch, on_trained):
             aligner, results = runs.align(
                 sources, used, folder,
                 device=device, resume=resume and (folder / runs.CONFIG).exists(),
@@ -89,6 +90,7 @@ def run(
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return
     console.print(results_table(summary))
+    _tell_choices(console, summary)
     if samples:
         console.print(_sample_table(samples))
     console.print(
@@ -120,40 +122,42 @@ def evaluate(folder: Path, links: str, device: str, as_json: bool) -> None:
 def match(
     folder: Path,
     entities: list[str] | None,
-    top: int,
-    side: str,
-    matcher: str | None,
+    asked: Mapping[str, Any],
     output: Path | None,
     device: str,
     as_json: bool,
 ) -> None:
-    """``decentrl match``."""
+    """``decentrl match``; ``asked`` goes to :meth:`Aligner.match` as it is."""
     if output is not None:
-        check_output(output, top)
+        check_output(output, asked["top"])
     from decentrl.aligner import Aligner
 
     aligner = Aligner.load(folder, device)
-    table = aligner.match(
-        entities or None, top=top, side=cast(Literal["left", "right"], side), matcher=matcher
-    )
+    table = aligner.match(entities or None, **asked)
+    other = "right" if asked["side"] == "left" else "left"
     if output is not None:
         write_matches(table, output)
-        said = f"{output}: {table.num_rows:,} matches"
+        none = table[other].null_count
+        said = f"{output}: {table.num_rows - none:,} matches"
+        said += f", {none:,} entities without one" if none else ""
         Console(stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
     elif as_json:
         print(json.dumps(table.to_pylist(), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
-        shown = _plain_table("", "left", "right", "rank", "score")
+        shown = _plain_table("", "left", "right", "rank", "score", "confidence")
         for row in table.slice(0, 50).to_pylist():
-            labels = (_escape(row["left"]), _escape(row["right"]))
-            shown.add_row(*labels, str(row["rank"]), f"{row['score']:.4f}")
+            labels = ("[dim]none" if row[side] is None else _escape(row[side])
+                      for side in ("left", "right"))  # fmt: skip
+            numbers = (f"{row[name]:.4f}" if row[name] is not None else ""
+                       for name in ("score", "confidence"))  # fmt: skip
+            shown.add_row(*labels, str(row["rank"]), *numbers)
         console = Console(highlight=False)
         console.print(shown)
         if table.num_rows > 50:
             console.print(f"… and {table.num_rows - 50:,} more: write them with -o matches.tsv")
     else:
         for row in table.to_pylist():
-            print(f"{row['left']}\t{row['right']}\t{row['rank']}\t{row['score']:.6f}")
+            print(tsv_row(**row), end="")
 
 
 def info(folder: Path, results: Mapping[str, Any]) -> None:
@@ -201,6 +205,20 @@ def results_table(results: Mapping[str, Any]) -> Table:
             place.append(row["subset"])
         table.add_row(*place, row["matcher"], f"{row['n']:,}", *_cells(row))
     return table
+
+
+def _tell_choices(console: Console, results: Mapping[str, Any]) -> None:
+    """What validation links have chosen, and how far confidence can be trusted."""
+    training, confidence = results["self_training"], results["confidence"]
+    if len(training["validation"]) > 1:
+        tried = " ".join(f"{row['hits@1']:.3f}" for row in training["validation"])
+        console.print(f"self-training: {training['rounds']} rounds (validation Hits@1 {tried})")
+    if confidence:
+        console.print(
+            f"confidence: {confidence['mean']:.1%} expected and {confidence['right']:.1%} right "
+            f"among all entities, calibration error {confidence['ece']:.3f}",
+            soft_wrap=True,
+        )
 
 
 def _console(stderr: bool = False) -> Console:
@@ -294,17 +312,16 @@ def _progress(epochs: int) -> Iterator[tuple[Callable[[dict[str, Any]], None], C
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=None, note="")
-        valid = ""
+        valid, done = "", 0
 
         def on_epoch(row: dict[str, Any]) -> None:
-            nonlocal valid
+            nonlocal valid, done
+            done = max(done + 1, row["epoch"])
             if "valid_hits@1" in row:
                 valid = f"  valid Hits@1 {row['valid_hits@1']:.3f}"
             speed = f"{1 / max(row['seconds'], 1e-9):.1f} epochs/s"
             note = f"loss {row['loss']:,.1f}{valid}  {speed}"
-            bar.update(
-                task, description="training", total=epochs, completed=row["epoch"], note=note
-            )
+            bar.update(task, description="training", total=epochs, completed=done, note=note)
 
         def on_trained() -> None:
             bar.remove_task(task)

@@ -58,7 +58,7 @@ def align(
     ] = "",
     links: Annotated[str, typer.Option(help="Known links: left entity, right entity.")] = "",
     test_links: Annotated[str, typer.Option(help="Links to evaluate on.")] = "",
-    valid_links: Annotated[str, typer.Option(help="Links to choose the best epoch by.")] = "",
+    valid_links: Annotated[str, typer.Option(help="Links to make choices by.")] = "",
     holdout: Annotated[
         float, typer.Option(help="Share of the links to evaluate on if no test links are given.")
     ] = 0.1,
@@ -76,6 +76,14 @@ def align(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
     ] = None,
+    self_train: Annotated[
+        bool,
+        typer.Option(
+            "--self-train",
+            help="Learn from found links too, in up to 3 rounds; validation links choose how many "
+            "(short for --set self_training.rounds=3).",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     seeds: Annotated[
         int, typer.Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)
@@ -95,7 +103,8 @@ def align(
 
     decentrl align --dataset world -o run
     """
-    config = Config.from_preset(preset, settings or (), seed)
+    more = ["self_training.rounds=3"] if self_train else []
+    config = Config.from_preset(preset, [*more, *(settings or ())], seed)
     if not resume:
         _check_sources(dataset, left, right, links, open_world)
 
@@ -147,6 +156,22 @@ def match(
     top: Annotated[int, typer.Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, typer.Option(help="The side of the entities: left or right.")] = "left",
     matcher: Matcher = None,
+    assign: Annotated[
+        str,
+        typer.Option(
+            help="nearest: each entity's best; mutual: only pairs that are each other's best; "
+            "one-to-one: every entity at most once."
+        ),
+    ] = "nearest",
+    abstain: Annotated[
+        bool,
+        typer.Option(
+            "--abstain", help="No match where it is too unsure; validation links said from when on."
+        ),
+    ] = False,
+    min_confidence: Annotated[
+        float | None, typer.Option(help="No match below this confidence.", min=0, max=1)
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
     ] = None,
@@ -155,7 +180,8 @@ def match(
 ) -> None:
     """The counterparts of some entities, or of all that have no known link.
 
-    In an .nt file they are owl:sameAs statements.
+    The confidence is how likely the best match is right. In an .nt file matches are owl:sameAs
+    statements; entities without a match are left out there and have an empty counterpart elsewhere.
     """
     from decentrl.cli import alignment
 
@@ -163,7 +189,18 @@ def match(
         raise ConfigError(f"no side {side!r}; there are: left, right")
     if matcher not in (None, "cosine", "csls", "sinkhorn"):
         raise ConfigError(f"no matcher {matcher!r}; there are: cosine, csls, sinkhorn")
-    alignment.match(run, entities, top, side, matcher, output, device, as_json)
+    if assign not in ("nearest", "mutual", "one-to-one"):
+        raise ConfigError(f"no assignment {assign!r}; there are: nearest, mutual, one-to-one")
+    if abstain and min_confidence is not None:
+        raise ConfigError("give either --abstain or --min-confidence, not both")
+    asked = {
+        "top": top,
+        "side": side,
+        "matcher": matcher,
+        "assign": assign,
+        "min_confidence": "fitted" if abstain else min_confidence,
+    }
+    alignment.match(run, entities, asked, output, device, as_json)
 
 
 @app.command()

@@ -49,11 +49,11 @@ def write_matches(table: pa.Table, path: Path) -> None:
 
             pq.write_table(table, temporary)
         else:
-            line = _statement if path.suffix == ".nt" else _row
-            rows = (line(*row.values()) for row in table.to_pylist())
+            line = _statement if path.suffix == ".nt" else tsv_row
+            rows = (line(**row) for row in table.to_pylist())
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
                 if path.suffix == ".tsv":
-                    file.write("left\tright\trank\tscore\n")
+                    file.write("left\tright\trank\tscore\tconfidence\n")
                 file.writelines(rows)
         temporary.replace(path)
     except BaseException:
@@ -61,17 +61,27 @@ def write_matches(table: pa.Table, path: Path) -> None:
         raise
 
 
-def _row(left: str, right: str, rank: int, score: float) -> str:
+def tsv_row(
+    left: str | None,
+    right: str | None,
+    rank: int,
+    score: float | None,
+    confidence: float | None,
+) -> str:
+    """One line; what is not there is empty."""
     for label in (left, right):
-        if any(c in label for c in "\t\n\r"):
+        if label is not None and any(c in label for c in "\t\n\r"):
             raise InputError(
                 f"the label {label!r} contains a tab or a line end",
                 remedy="write a .parquet file, which can hold it",
             )
-    return f"{left}\t{right}\t{rank}\t{score:.6f}\n"
+    numbers = ("" if number is None else f"{number:.6f}" for number in (score, confidence))
+    return "\t".join((left or "", right or "", str(rank), *numbers)) + "\n"
 
 
-def _statement(left: str, right: str, rank: int, score: float) -> str:
+def _statement(left: str | None, right: str | None, **_: object) -> str:
+    if left is None or right is None:
+        return ""
     same = "<http://www.w3.org/2002/07/owl#sameAs>"
     return f"{_iri(left, 'left')} {same} {_iri(right, 'right')} .\n"
 

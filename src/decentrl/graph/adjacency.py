@@ -31,20 +31,16 @@ class Adjacency:
     def from_pairs(cls, rows: Ids, columns: Ids, n_rows: int, n_columns: int) -> Adjacency:
         """Any order of edges is taken; the result does not depend on it."""
         order = np.lexsort((columns, rows))
-        return cls.from_sorted(rows[order], columns[order], n_rows, n_columns)
+        return cls.with_transpose(
+            torch.from_numpy(rows[order]), torch.from_numpy(columns[order]), n_rows, n_columns
+        )
 
     @classmethod
-    def from_sorted(cls, rows: Ids, columns: Ids, n_rows: int, n_columns: int) -> Adjacency:
-        """Edges that are sorted by row already; they keep their order."""
-        t_order = np.argsort(columns, kind="stable")
-        return cls(
-            indptr=torch.from_numpy(_pointers(rows, n_rows)),
-            columns=torch.from_numpy(columns),
-            rows=torch.from_numpy(rows),
-            t_indptr=torch.from_numpy(_pointers(columns, n_columns)),
-            t_rows=torch.from_numpy(rows[t_order]),
-            t_order=torch.from_numpy(t_order),
-        )
+    def with_transpose(
+        cls, rows: Tensor, columns: Tensor, n_rows: int, n_columns: int
+    ) -> Adjacency:
+        """Edges that are sorted by row already, made on the device they lie on."""
+        return _transposed(_counted(rows, n_rows), columns, rows, n_columns)
 
     @classmethod
     def regular(cls, columns: Tensor, n_columns: int) -> Adjacency:
@@ -117,11 +113,6 @@ def _counted(ids: Tensor, size: int) -> Tensor:
     """Where each id's edges begin and end once sorted: int64[size + 1]."""
     counts = torch.bincount(ids, minlength=size)
     return torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-
-
-def _pointers(sorted_ids: Ids, size: int) -> Ids:
-    counts = np.bincount(sorted_ids, minlength=size)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def unique_pairs(rows: Ids, columns: Ids, n_columns: int) -> tuple[Ids, Ids]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.relational import PropagationView, RelationalView
@@ -71,7 +72,9 @@ class MergedGraph:
         """The same graphs with more training links (in merged ids)."""
         return replace(self, links=np.concatenate((self.links, links)))
 
-    def relational_view(self, trained_on: MergedGraph | None = None) -> RelationalView:
+    def relational_view(
+        self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
+    ) -> RelationalView:
         """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
         known = (trained_on or self).triples()
         return RelationalView.build(
@@ -80,11 +83,12 @@ class MergedGraph:
             self.n_relations,
             seen=entities_of(known, self.n_entities),
             seen_relations=relations_of(known, self.n_relations),
+            device=device,
         )
 
-    def propagation_view(self) -> PropagationView:
+    def propagation_view(self, device: torch.device | str = "cpu") -> PropagationView:
         """What seed propagation reads."""
-        return PropagationView.build(self.triples(), self.n_entities, self.n_relations)
+        return PropagationView.build(self.triples(), self.n_entities, self.n_relations, device)
 
     def view(
         self,

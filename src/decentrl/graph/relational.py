@@ -9,8 +9,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decentrl.graph.adjacency import Adjacency, Ids, neighbours, relation_bag, unique_pairs
+from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import entities_of
+
+
+@dataclass(frozen=True, eq=False)
+class DirectedEdges:
+    """Both directions of every triple, sorted by row, column and relation; int64[n_edges] each.
+
+    A triple (h, r, t) is the edges h ←(r)– t and t ←(n_relations + r)– h; ``n_kinds`` is
+    2 · n_relations.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    kinds: Tensor
+    n_kinds: int
+
+    @classmethod
+    def of(cls, triples: Ids, n_relations: int, device: torch.device | str) -> DirectedEdges:
+        heads, relations, tails = torch.from_numpy(triples).to(device).unbind(1)
+        rows, columns = torch.cat((heads, tails)), torch.cat((tails, heads))
+        kinds = torch.cat((relations, relations + n_relations))
+        order = torch.argsort(columns * (2 * n_relations) + kinds, stable=True)
+        order = order[torch.argsort(rows[order], stable=True)]
+        return cls(rows[order], columns[order], kinds[order], 2 * n_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,18 +53,19 @@ class RelationalEdges:
     entities: Tensor | None = None
 
     @classmethod
-    def build(cls, triples: Ids, n_entities: int, n_relations: int) -> RelationalEdges:
-        """Both directions of triples int64[n, 3], without those from an entity to itself."""
-        rows, columns, kinds = directed_edges(triples, n_relations)
-        apart = rows != columns
-        rows, columns, kinds = rows[apart], columns[apart], kinds[apart]
-        codes, edge_pair = np.unique(columns * (2 * n_relations) + kinds, return_inverse=True)
-        pairs = codes // (2 * n_relations), codes % (2 * n_relations)
+    def build(cls, edges: DirectedEdges, n_entities: int) -> RelationalEdges:
+        """All edges but those from an entity to itself."""
+        apart = edges.rows != edges.columns
+        rows, columns, kinds = edges.rows[apart], edges.columns[apart], edges.kinds[apart]
+        pairs, edge_pair = torch.unique(columns * edges.n_kinds + kinds, return_inverse=True)
+        nodes = Adjacency.with_transpose(rows, columns, n_entities, n_entities)
         return cls(
-            nodes=Adjacency.from_sorted(rows, columns, n_entities, n_entities),
-            relations=Adjacency.from_sorted(rows, kinds, n_entities, 2 * n_relations),
-            pairs=Adjacency.from_sorted(*pairs, n_entities, 2 * n_relations),
-            edge_pair=torch.from_numpy(edge_pair.reshape(-1)),
+            nodes,
+            Adjacency.with_transpose(rows, kinds, n_entities, edges.n_kinds),
+            Adjacency.with_transpose(
+                pairs // edges.n_kinds, pairs % edges.n_kinds, n_entities, edges.n_kinds
+            ),
+            edge_pair,
         )
 
     def of(self, entities: Tensor) -> RelationalEdges:
@@ -54,15 +78,6 @@ class RelationalEdges:
             self.pairs.keep_edges(pairs),
             edge_pair,
             entities,
-        )
-
-    def to(self, device: torch.device | str) -> RelationalEdges:
-        return RelationalEdges(
-            self.nodes.to(device),
-            self.relations.to(device),
-            self.pairs.to(device),
-            self.edge_pair.to(device),
-            None if self.entities is None else self.entities.to(device),
         )
 
 
@@ -89,8 +104,9 @@ class RelationalView:
         *,
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
+        device: torch.device | str = "cpu",
     ) -> RelationalView:
-        """Make the view of triples int64[n, 3].
+        """Make the view of triples int64[n, 3] where it will be used.
 
         Args:
             seen: entities that have a trained input embedding; default: those in ``triples``.
@@ -100,22 +116,23 @@ class RelationalView:
             seen = entities_of(triples, n_entities)
         if seen_relations is None:
             seen_relations = np.ones(n_relations, bool)
-        directions = np.concatenate((seen_relations, seen_relations))
+        trained = torch.from_numpy(seen).to(device)
+        trained_kinds = torch.from_numpy(seen_relations).to(device).repeat(2)
+        every = DirectedEdges.of(triples, n_relations, device)
+        edges = RelationalEdges.build(every, n_entities)
+        nodes, kinds = edges.nodes, every.n_kinds
+        readable = trained[nodes.columns]
+        first = torch.unique(nodes.rows[readable] * n_entities + nodes.columns[readable])
+        known = trained_kinds[every.kinds]
+        bag = torch.unique(every.rows[known] * kinds + every.kinds[known])
         return cls(
-            RelationalEdges.build(triples, n_entities, n_relations),
-            first=neighbours(triples, n_entities).keep_columns(seen),
-            bag=relation_bag(triples, n_entities, n_relations).keep_columns(directions),
-            seen=torch.from_numpy(seen),
-            seen_relations=torch.from_numpy(directions),
-        )
-
-    def to(self, device: torch.device | str) -> RelationalView:
-        return RelationalView(
-            self.edges.to(device),
-            self.first.to(device),
-            self.bag.to(device),
-            self.seen.to(device),
-            self.seen_relations.to(device),
+            edges,
+            Adjacency.with_transpose(
+                first // n_entities, first % n_entities, n_entities, n_entities
+            ),
+            Adjacency.with_transpose(bag // kinds, bag % kinds, n_entities, kinds),
+            trained,
+            trained_kinds,
         )
 
 
@@ -131,31 +148,17 @@ class PropagationView:
     tails: Adjacency
 
     @classmethod
-    def build(cls, triples: Ids, n_entities: int, n_relations: int) -> PropagationView:
-        """Make the view of triples int64[n, 3]."""
-        rows, columns, kinds = directed_edges(triples, n_relations)
-        heads = unique_pairs(kinds, rows, n_entities)
-        tails = unique_pairs(columns, kinds, 2 * n_relations)
+    def build(
+        cls, triples: Ids, n_entities: int, n_relations: int, device: torch.device | str = "cpu"
+    ) -> PropagationView:
+        """Make the view of triples int64[n, 3] where it will be used."""
+        edges = DirectedEdges.of(triples, n_relations, device)
+        kinds = edges.n_kinds
+        heads = torch.unique(edges.kinds * n_entities + edges.rows)
+        tails = torch.unique(edges.columns * kinds + edges.kinds)
         return cls(
-            edges=Adjacency.from_sorted(rows, columns, n_entities, n_entities),
-            kinds=torch.from_numpy(kinds),
-            heads=Adjacency.from_sorted(*heads, 2 * n_relations, n_entities),
-            tails=Adjacency.from_sorted(*tails, n_entities, 2 * n_relations),
+            Adjacency.with_transpose(edges.rows, edges.columns, n_entities, n_entities),
+            edges.kinds,
+            Adjacency.with_transpose(heads // n_entities, heads % n_entities, kinds, n_entities),
+            Adjacency.with_transpose(tails // kinds, tails % kinds, n_entities, kinds),
         )
-
-    def to(self, device: torch.device | str) -> PropagationView:
-        return PropagationView(
-            self.edges.to(device),
-            self.kinds.to(device),
-            self.heads.to(device),
-            self.tails.to(device),
-        )
-
-
-def directed_edges(triples: Ids, n_relations: int) -> tuple[Ids, Ids, Ids]:
-    """Both directions of every triple as rows, columns, relations, sorted in that order."""
-    heads, kinds, tails = triples.T
-    rows, columns = np.concatenate((heads, tails)), np.concatenate((tails, heads))
-    kinds = np.concatenate((kinds, kinds + n_relations))
-    order = np.lexsort((kinds, columns, rows))
-    return rows[order], columns[order], kinds[order]

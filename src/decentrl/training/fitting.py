@@ -89,8 +89,8 @@ class World:
 
     @cached_property
     def propagation_views(self) -> dict[str, PropagationView]:
-        known = self.known.propagation_view().to(self.device)
-        now = known if self.closed else self.now.propagation_view().to(self.device)
+        known = self.known.propagation_view(self.device)
+        now = known if self.closed else self.now.propagation_view(self.device)
         return {"known": known, "now": now}
 
     @property
@@ -100,7 +100,7 @@ class World:
     def _view(self, graph: MergedGraph) -> Any:
         model = self.config.model
         if model.encoder == "reflection":
-            return graph.relational_view(self.known).to(self.device)
+            return graph.relational_view(self.known, self.device)
         return graph.view(
             layers=model.layers,
             order=2 if model.variant == "second-order" else 1,
@@ -223,6 +223,15 @@ class Pass:
                 remedy="check that the links are about these graphs",
             )
         return objective
+
+
+def planned_epochs(config: Config, validated: bool) -> int:
+    """How many epochs a training has at most, in all its passes and rounds."""
+    if config.model.encoder == "none":
+        return 0
+    more = config.self_training.rounds * config.self_training.epochs
+    passes = 2 if validated and config.training.refit else 1
+    return passes * (config.training.epochs + more)
 
 
 def fit_alignment(world: World, valid: Ids) -> Fitted:
