@@ -51,7 +51,7 @@ def main() -> None:
     asked = whole.test[:, 0]
     half = np.random.default_rng(0).permutation(len(asked))[: len(asked) // 2]
     task = without(whole, whole.test[half, 1])
-    settings = ["self_training.rounds=3"] if options.self_train else []
+    settings = ["self_training.rounds=2"] if options.self_train else []
     aligner = Aligner.from_preset(options.preset, *settings, seed=options.seed).fit(task)
 
     table = aligner.match(min_confidence="fitted").to_pydict()

@@ -129,7 +129,7 @@ def dense_hard_sample_loss(
     return total / len(left)
 
 
-@pytest.mark.parametrize("hardest", [16, 40])
+@pytest.mark.parametrize("hardest", [14, 16, 40])  # 14 are nobody's own
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_over_all_others_the_hard_sample_loss_is_its_formula(scale: float, hardest: int) -> None:
     inputs, own = linked_vectors(5, 16, 6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from decentrl.graph.relational import RelationalEdges, RelationalView
+from decentrl.graph.relational import DirectedEdges, RelationalEdges, RelationalView
 from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
 
 N, R, D = 7, 3, 4
@@ -39,7 +39,9 @@ Triples = list[tuple[int, int, int]]
 triple_lists = st.lists(
     st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1)), max_size=12
 )
-with_and_without_context = pytest.mark.parametrize("context", [False, True], ids=["plain", "context"])
+with_and_without_context = pytest.mark.parametrize(
+    "context", [False, True], ids=["plain", "context"]
+)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -62,6 +64,10 @@ def make(layers: int = 2, **options: Any) -> RelationalEncoder:
         encoder.entities.copy_(randn(N, D, seed=1))
         encoder.relations.copy_(2 * randn(2 * R, D, seed=2))
     return encoder
+
+
+def edges_of(triples: np.ndarray, n: int = N, r: int = R) -> RelationalEdges:
+    return RelationalEdges.build(DirectedEdges.of(triples, r, "cpu"), n)
 
 
 def build(**masks: Any) -> RelationalView:
@@ -134,7 +140,7 @@ def test_a_layer_equals_a_loop_over_edges_with_its_gradients(
     table = np.array(triples, np.int64).reshape(-1, 3)
     layer = make_layer(context)
     inputs = [randn(N, D).requires_grad_(), unit(2 * R, D, seed=1).requires_grad_()]
-    found = layer(*inputs, RelationalEdges.build(table, N, R))
+    found = layer(*inputs, edges_of(table))
     expected = looped_layer(layer, *inputs, table)
     torch.testing.assert_close(found, expected)
     wanted, toward = [*inputs, *layer.parameters()], randn(N, D, seed=2)
@@ -146,7 +152,7 @@ def test_a_layer_equals_a_loop_over_edges_with_its_gradients(
 
 @with_and_without_context
 def test_the_gradients_of_a_layer_are_right(context: bool) -> None:
-    layer, edges = make_layer(context, dim=2), RelationalEdges.build(TRIPLES, N, R)
+    layer, edges = make_layer(context, dim=2), edges_of(TRIPLES)
     names = [name for name, _ in layer.named_parameters()]
 
     def run(h: Tensor, units: Tensor, *weights: Tensor) -> Tensor:
@@ -160,14 +166,14 @@ def test_the_gradients_of_a_layer_are_right(context: bool) -> None:
 @given(st.integers(0, 2**16))
 @settings(deadline=None, max_examples=25)
 def test_a_reflection_keeps_lengths(seed: int) -> None:
-    edges = RelationalEdges.build(np.array([(0, 0, 1)]), 2, 1)
+    edges = edges_of(np.array([(0, 0, 1)]), 2, 1)
     h, units = randn(2, D, seed=seed), unit(2, D, seed=seed + 1)
     sums = torch.atanh(make_layer(context=True)(h / 4, units, edges))  # 0 reads 1, and 1 reads 0
     torch.testing.assert_close(sums.norm(dim=1), h.norm(dim=1).flip(0) / 4)
 
 
 def test_a_mirror_turns_what_is_along_the_relation_and_nothing_else() -> None:
-    edges = RelationalEdges.build(np.array([(0, 0, 1)]), 2, 1)
+    edges = edges_of(np.array([(0, 0, 1)]), 2, 1)
     h = torch.tensor([[0.0, 0.0], [0.3, 0.5]], dtype=torch.float64)
     units = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     made = torch.atanh(make_layer(context=False, dim=2)(h, units, edges))
@@ -175,7 +181,7 @@ def test_a_mirror_turns_what_is_along_the_relation_and_nothing_else() -> None:
 
 
 def test_two_relations_to_one_neighbour_reflect_it_twice() -> None:
-    edges = RelationalEdges.build(np.array([(0, 0, 1), (0, 1, 1)]), 2, 2)
+    edges = edges_of(np.array([(0, 0, 1), (0, 1, 1)]), 2, 2)
     h = torch.tensor([[0.0, 0.0], [0.3, 0.5]], dtype=torch.float64)
     units = torch.eye(2, dtype=torch.float64).repeat(2, 1)
     layer = make_layer(context=False, dim=2)
@@ -188,14 +194,14 @@ def test_two_relations_to_one_neighbour_reflect_it_twice() -> None:
 
 @with_and_without_context
 def test_a_layer_made_for_some_entities_has_their_rows(context: bool) -> None:
-    layer, edges = make_layer(context), RelationalEdges.build(TRIPLES, N, R)
+    layer, edges = make_layer(context), edges_of(TRIPLES)
     h, units, some = randn(N, D), unit(2 * R, D, seed=1), torch.tensor([4, 0, 6, 0])
     torch.testing.assert_close(layer(h, units, edges.of(some)), layer(h, units, edges)[some])
 
 
 @with_and_without_context
 def test_a_graph_without_edges_gives_zeros(context: bool) -> None:
-    edges = RelationalEdges.build(np.empty((0, 3), np.int64), N, R)
+    edges = edges_of(np.empty((0, 3), np.int64))
     h = randn(N, D).requires_grad_()
     made = make_layer(context)(h, unit(2 * R, D), edges)
     assert torch.equal(made, torch.zeros(N, D, dtype=torch.float64))
@@ -208,7 +214,7 @@ def test_edges_are_left_out_while_training_only() -> None:
     torch.manual_seed(0)
     layer = ReflectionLayer(D, dropout=0.5).double()
     h, units = randn(N, D), unit(2 * R, D, seed=1)
-    edges = RelationalEdges.build(TRIPLES, N, R)
+    edges = edges_of(TRIPLES)
     whole = looped_layer(layer, h, units, TRIPLES)
     assert not torch.allclose(layer(h, units, edges), whole)
     torch.testing.assert_close(layer.eval()(h, units, edges), whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -42,15 +42,13 @@ class RelationalEdges:
 
     ``nodes`` (i ← j) and ``relations`` (i ← r) list the same edges in the same order. Edges that
     share neighbour and relation share what is computed of the two: ``pairs`` (j ← r) are those
-    that occur, ``edge_pair`` says which one an edge has. ``entities`` are the rows' entities, None
-    if the rows are all entities.
+    that occur, ``edge_pair`` says which one an edge has.
     """
 
     nodes: Adjacency
     relations: Adjacency
     pairs: Adjacency
     edge_pair: Tensor  # int64[n_edges]
-    entities: Tensor | None = None
 
     @classmethod
     def build(cls, edges: DirectedEdges, n_entities: int) -> RelationalEdges:
@@ -77,7 +75,6 @@ class RelationalEdges:
             self.relations.take_edges(chosen, nodes),
             self.pairs.keep_edges(pairs),
             edge_pair,
-            entities,
         )
 
 
@@ -119,21 +116,27 @@ class RelationalView:
         trained = torch.from_numpy(seen).to(device)
         trained_kinds = torch.from_numpy(seen_relations).to(device).repeat(2)
         every = DirectedEdges.of(triples, n_relations, device)
-        edges = RelationalEdges.build(every, n_entities)
-        nodes, kinds = edges.nodes, every.n_kinds
-        readable = trained[nodes.columns]
-        first = torch.unique(nodes.rows[readable] * n_entities + nodes.columns[readable])
+        edges, kinds = RelationalEdges.build(every, n_entities), every.n_kinds
         known = trained_kinds[every.kinds]
         bag = torch.unique(every.rows[known] * kinds + every.kinds[known])
         return cls(
             edges,
-            Adjacency.with_transpose(
-                first // n_entities, first % n_entities, n_entities, n_entities
-            ),
+            _distinct(edges.nodes, trained),
             Adjacency.with_transpose(bag // kinds, bag % kinds, n_entities, kinds),
             trained,
             trained_kinds,
         )
+
+    def reading(self, readable: Tensor) -> RelationalView:
+        """The same view where ``first`` has the entities of a mask, bool[n_entities]."""
+        return replace(self, first=_distinct(self.edges.nodes, readable))
+
+
+def _distinct(nodes: Adjacency, readable: Tensor) -> Adjacency:
+    """The distinct neighbours of every entity that may be read."""
+    n, kept = nodes.n_rows, readable[nodes.columns]
+    codes = torch.unique(nodes.rows[kept] * n + nodes.columns[kept])
+    return Adjacency.with_transpose(codes // n, codes % n, n, n)
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,7 @@ def hard_sample_loss(
     near = (left - right).square().sum(-1)
     lengths = others.square().sum(-1)
     mine = own.nonzero(as_tuple=True)
-    counted = (len(others) - own.sum(1)).to(near.dtype)
+    counted = (len(others) - own.sum(1)).to(near.dtype).clamp(min=1)
     total = near.new_zeros(())
     for side in (left, right):
         apart = near - side.square().sum(-1)
@@ -112,5 +112,6 @@ def hard_sample_loss(
         dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
         z = 2 * dots - lengths[columns] + (apart - apart.detach() - mean)[:, None]
         z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
-        total = total + z.logsumexp(1).mean()
+        # A row without others, in a tiny graph, has nothing to learn from.
+        total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()
     return total

@@ -112,7 +112,9 @@ def same_relations(features: Tensor, n_left: int, threshold: float) -> Tensor:
     cosine = both[:n_left] @ both[n_left:].t()
     nearest = cosine.argmax(1)
     left = torch.arange(n_left, device=features.device)
-    mutual = (cosine.argmax(0)[nearest] == left) & (cosine[left, nearest] >= threshold)
+    best = cosine[left, nearest]
+    # Relations that met no link have no direction; they are nobody's counterpart.
+    mutual = (cosine.argmax(0)[nearest] == left) & (best >= threshold) & (best > 0)
     right = nearest[mutual] + n_left
     representative[right] = left[mutual]
     representative[right + half] = left[mutual] + half

@@ -16,17 +16,18 @@ class ReflectionLayer(nn.Module):
 
     .. math::
         g_i = \tanh \sum_{(r, j) \in N(i)} \alpha_{irj}\, (h_j - 2 (h_j^\top \hat r)\, \hat r),
-        \quad \alpha = \mathrm{softmax}(a^\top \hat r + \tanh(q^\top h_i) + \tanh(k^\top h_j))
+        \quad \alpha = \mathrm{softmax}(a^\top \hat r + \tanh(k^\top h_j))
 
-    :math:`h_i` is what the layer before made of i's neighbours: the entity's context, nothing of
-    its own. An edges × dimensions tensor is never made, because the sum is
+    :math:`h_j` is what the layer before made of j's neighbours: its context. (A term of i's own
+    context would be the same for all edges of i, so it would cancel in the softmax.) An
+    edges × dimensions tensor is never made, because the sum is
 
     .. math::
         \sum_e \alpha_e h_{j(e)} - 2 \sum_e \alpha_e (h_{j(e)}^\top \hat r_e)\, \hat r_e.
 
     Args:
         dim: width of vectors and relations.
-        context: let q and k take part; otherwise the relation alone decides the weight.
+        context: let the neighbour's context take part (k); otherwise the relation alone decides.
         dropout: share of the edges left out while training.
     """
 
@@ -34,21 +35,20 @@ class ReflectionLayer(nn.Module):
         super().__init__()
         self.dropout = ByteDropout(dropout)
         self.relation_score = nn.Linear(dim, 1, bias=False)
-        self.context_score = nn.Linear(dim, 2, bias=False) if context else None
+        self.context_score = nn.Linear(dim, 1, bias=False) if context else None
         for score in (self.relation_score, self.context_score):
             if score is not None:
                 nn.init.xavier_uniform_(score.weight)
 
     def forward(self, h: Tensor, relations: Tensor, edges: RelationalEdges) -> Tensor:
         """h [n_entities, dim], relations of length 1 [2 · n_relations, dim] → [n_rows, dim]."""
-        logits = self.relation_score(relations).squeeze(-1)[edges.relations.columns]
+        by_relation = self.relation_score(relations).squeeze(-1)
+        logits = by_relation.index_select(0, edges.relations.columns)
         if self.context_score is not None:
-            query, key = torch.tanh(self.context_score(h)).unbind(-1)
-            if edges.entities is not None:
-                query = query[edges.entities]
-            logits = logits + query[edges.nodes.rows] + key[edges.nodes.columns]
+            key = torch.tanh(self.context_score(h)).squeeze(-1)
+            logits = logits + key.index_select(0, edges.nodes.columns)
         weights = self.dropout(segment_softmax(logits, edges.nodes))
-        along = edge_dots(h, relations, edges.pairs)[edges.edge_pair]
+        along = edge_dots(h, relations, edges.pairs).index_select(0, edges.edge_pair)
         total = weighted_sum(weights, h, edges.nodes)
         total = total - weighted_sum(2 * weights * along, relations, edges.relations)
         return torch.tanh(total)
@@ -101,17 +101,24 @@ class RelationalEncoder(nn.Module):
         self.dropout = ByteDropout(dropout)
         self.dim = 2 * (layers + 1) * dim
 
-    def forward(self, view: RelationalView, entities: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        view: RelationalView,
+        entities: Tensor | None = None,
+        inputs: Tensor | None = None,
+    ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
-        The last layer is made for the asked entities alone.
+        The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
+        read instead of the trained input embeddings.
         """
         relations = gather(self.relations, self.representative)
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)
         parts = []
-        inputs = pool(self.entities, view.first), pool(relations, view.bag)
-        for layers, pooled in zip(self.views, inputs, strict=True):
+        embeddings = self.entities if inputs is None else inputs
+        contexts = pool(embeddings, view.first), pool(relations, view.bag)
+        for layers, pooled in zip(self.views, contexts, strict=True):
             assert isinstance(layers, nn.ModuleList)
             h = torch.tanh(pooled)
             for k, layer in enumerate(layers, start=1):
@@ -120,14 +127,3 @@ class RelationalEncoder(nn.Module):
             parts.append(h)
         vectors: Tensor = self.dropout(torch.cat(parts, -1))
         return vectors
-
-    @torch.no_grad()
-    def encode(self, view: RelationalView) -> Tensor:
-        """Every entity's vector with dropout off, [n_entities, self.dim], of length 1 or 0."""
-        was_training = self.training
-        self.eval()
-        try:
-            vectors: Tensor = self(view)
-            return vectors.div_(vectors.norm(dim=-1, keepdim=True).clamp(min=1e-12))
-        finally:
-            self.train(was_training)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import Config
@@ -42,9 +43,29 @@ class RelationalModel(nn.Module):
                 distillation.dropout,
             )
 
+    @torch.no_grad()
     def encode(self, view: RelationalView) -> Tensor:
-        """Every entity's vector with dropout off, [n_entities, d], of length 1."""
-        return self.encoder.encode(view)
+        """Every entity's vector with dropout off, [n_entities, d], of length 1 or 0.
+
+        The head of the distillation has learned to tell an entity's input embedding from its
+        vector. So where some were never trained they are induced: a first pass without them gives
+        vectors, the head what their input embeddings would be, and a second pass reads those.
+        """
+        was_training = self.training
+        self.eval()
+        try:
+            vectors: Tensor = self.encoder(view)
+            unseen = ~view.seen & (vectors.abs().amax(1) > 0)
+            if self.distillation is not None and bool(unseen.any()) and bool(view.seen.any()):
+                inputs = self.encoder.entities * view.seen[:, None]
+                length = inputs.norm(dim=1).sum() / view.seen.sum()
+                induced = F.normalize(self.distillation.head(vectors[unseen]), dim=1)
+                inputs[unseen] = length * induced
+                made = view.seen | unseen
+                vectors = self.encoder(view.reading(made), inputs=inputs)
+            return vectors.div_(vectors.norm(dim=1, keepdim=True).clamp(min=1e-12))
+        finally:
+            self.train(was_training)
 
 
 class RelationalObjective:
