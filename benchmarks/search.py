@@ -2,7 +2,8 @@
 
     DECENTRL_DATA=... python benchmarks/search.py benchmarks/search_paper.txt [--jobs 5]
 
-Each line of the file is a preset and settings. 10 % of the training links are held out (by the
+Each line of the file is a preset and settings; one that begins with + adds settings to the last
+line that does not. 10 % of the training links are held out (by the
 seed), the rest train for the preset's number of epochs, and the held-out links are ranked left to
 right among all right entities that no training link has taken. Prints a Markdown table with the
 mean over the seeds; `rounds` are Hits@1 with the preset's matcher after every round of
@@ -51,6 +52,18 @@ def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     return line, values + [row["hits@1"] for row in aligner.rounds]
 
 
+def read(file: Path) -> dict[str, str]:
+    """The settings of every line, and how the line itself writes them."""
+    found, base = {}, ""
+    for line in filter(None, map(str.strip, file.read_text("utf-8").splitlines())):
+        if line.startswith("+"):
+            found[f"{base} {line[1:].strip()}"] = line
+        elif not line.startswith("#"):
+            base = line
+            found[base] = line
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
@@ -59,10 +72,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    text = options.file.read_text("utf-8").splitlines()
-    lines = [line.strip() for line in text if line.strip() and not line.startswith("#")]
+    names = read(options.file)
     jobs = [
-        (options.dataset, x, s, options.open_world) for x in lines for s in range(options.seeds)
+        (options.dataset, x, s, options.open_world) for x in names for s in range(options.seeds)
     ]
     found: dict[str, list[list[float]]] = {}
     context = multiprocessing.get_context("spawn")
@@ -74,7 +86,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | --- |")
     for line, runs in found.items():
         means = [f"{fmean(column):.3f}" for column in zip(*runs, strict=True)]
-        print(f"| `{line}` | {' | '.join(means[:4])} | {' '.join(means[4:])} |")
+        print(f"| `{names[line]}` | {' | '.join(means[:4])} | {' '.join(means[4:])} |")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from decentrl import bundle as module
 from decentrl.aligner import Aligner
 from decentrl.bundle import MANIFEST, VERSION, Bundle, read_bundle, write_bundle
 from decentrl.data.registry import load_dataset
-from decentrl.errors import BundleError
+from decentrl.errors import BundleError, ConfigError
 
 FILES = {
     "README.md",
@@ -29,6 +29,7 @@ FILES = {
     "config.toml",
     "graphs.safetensors",
     "labels.parquet",
+    "matching.safetensors",
     "vectors.safetensors",
     "weights.safetensors",
 }
@@ -77,8 +78,73 @@ def test_everything_comes_back(small: tuple[Aligner, Path]) -> None:
         assert np.array_equal(loaded.embed(names, side), aligner.embed(names, side))
     assert set(found.weights) == set(aligner._weights)
     assert all(torch.equal(found.weights[name], t) for name, t in aligner._weights.items())
+    assert aligner._confidence is not None
+    saved = aligner._confidence.to_tensors() | {"found": torch.from_numpy(aligner._found)}
+    assert set(found.matching) == set(saved)
+    assert all(torch.equal(found.matching[name], tensor) for name, tensor in saved.items())
     for side in ("left", "right"):
         assert loaded.match(top=3, side=side).equals(aligner.match(top=3, side=side))
+
+
+def test_what_was_found_and_how_sure_it_is_come_back(
+    twin_files: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = ("model.dim=8", "training.epochs=2", "training.valid=0", "self_training.rounds=1")
+    files = [twin_files[name] for name in ("left", "right", "links")]
+    aligner = Aligner.from_preset("strong", *settings, device="cpu").fit(*files)
+    aligner.save(tmp_path)
+    loaded = Aligner.load(tmp_path, "cpu")
+    assert len(aligner._found) > 0
+    assert np.array_equal(loaded._found, aligner._found)
+    # Nothing was held out, so nothing is known of confidence.
+    assert set(read_bundle(tmp_path / "bundle").matching) == {"found"}
+    assert loaded.match()["confidence"].null_count == loaded.match().num_rows > 0
+
+
+def without_file(folder: Path, name: str) -> None:
+    """As a bundle that was written before there was such a file."""
+    (folder / name).unlink()
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    del manifest["files"][name], manifest["sha256"]
+    (folder / MANIFEST).write_text(module._sealed(manifest), "utf-8")
+
+
+def test_an_older_bundle_still_gives_matches_but_no_confidence(
+    small: tuple[Aligner, Path], copy: Path
+) -> None:
+    without_file(copy, "matching.safetensors")
+    loaded, now = Aligner.load(copy, "cpu"), small[0]
+    columns = ["left", "right", "rank", "score"]
+    for side in ("left", "right"):
+        table = loaded.match(top=3, side=side)
+        assert table.select(columns).equals(now.match(top=3, side=side).select(columns))
+        assert table["confidence"].null_count == table.num_rows
+    assert loaded.confidence() == {}
+    with pytest.raises(ConfigError, match="no confidence was learned"):
+        loaded.match(min_confidence=0.5)
+    # Saved again it is a bundle of today.
+    loaded.save(copy.parent / "again")
+    again = copy.parent / "again" / "bundle"
+    assert {path.name for path in again.iterdir()} == FILES
+    assert Aligner.load(again, "cpu").match().equals(loaded.match())
+
+
+def test_a_bundle_without_a_file_it_always_had_is_refused(copy: Path) -> None:
+    without_file(copy, "vectors.safetensors")
+    with pytest.raises(BundleError, match=r"vectors\.safetensors"):
+        read_bundle(copy)
+
+
+def test_damage_that_the_checksum_would_pass_is_named_too(copy: Path) -> None:
+    """A file that was never whole: its checksum is right and it cannot be read."""
+    file = copy / "matching.safetensors"
+    file.write_bytes(b"not tensors")
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    del manifest["sha256"]
+    manifest["files"][file.name] = module._fingerprint(file)
+    (copy / MANIFEST).write_text(module._sealed(manifest), "utf-8")
+    with pytest.raises(BundleError, match=r"matching\.safetensors: damaged .*copy the run again"):
+        read_bundle(copy)
 
 
 def test_the_open_world_comes_back(open_run: Path) -> None:
@@ -106,7 +172,7 @@ def test_strange_labels_come_back(tmp_path: Path) -> None:
     pq.write_table(ring, left)
     links = tmp_path / "links.parquet"
     pq.write_table(pa.table({"left": names, "right": names}), links)
-    quick = ("model.dim=4", "training.epochs=1")
+    quick = ("model.dim=4", "training.epochs=1", "training.valid=0")
     aligner = Aligner.from_preset("tiny", *quick, device="cpu").fit(left, left, links)
     aligner.save(tmp_path / "run")
     assert set(Aligner.load(tmp_path / "run", "cpu").task.left.entities) == set(names)

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decentrl.config import SECTIONS, Config, preset_names, read_preset, to_toml
+from decentrl.config import (
+    DEFAULT_PRESET,
+    SECTIONS,
+    Config,
+    preset_names,
+    read_preset,
+    to_toml,
+)
 from decentrl.errors import ConfigError
 
 
@@ -62,6 +69,38 @@ def test_a_preset_names_only_what_differs_from_the_defaults(name: str) -> None:
         assert repeated == []
 
 
+def test_the_presets_are_these_and_the_strong_one_is_the_default() -> None:
+    assert preset_names() == ["paper", "paper-code", "propagate", "quick", "strong", "tiny"]
+    assert DEFAULT_PRESET == Config().preset == "strong"
+
+
+def test_presets_differ_in_what_learns() -> None:
+    learns = {
+        name: (config.model.encoder, config.propagation.weight > 0)
+        for name in preset_names()
+        for config in [Config.from_preset(name)]
+    }
+    assert learns == {
+        "paper": ("dan", False),
+        "paper-code": ("dan", False),
+        "tiny": ("dan", False),
+        "propagate": ("none", True),
+        "quick": ("reflection", True),
+        "strong": ("reflection", True),
+    }
+    assert Config.from_preset("propagate").propagation.weight == 1  # all of the score
+
+
+def test_the_quick_preset_is_a_cheaper_strong_one() -> None:
+    quick, strong = Config.from_preset("quick"), Config.from_preset("strong")
+    assert quick.model.dim <= strong.model.dim
+    assert quick.training.epochs <= strong.training.epochs
+    assert quick.loss.entities <= strong.loss.entities
+    assert (quick.training.valid, quick.training.refit) == (0, False)  # one pass
+    assert strong.training.valid > 0
+    assert strong.training.refit
+
+
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"])))
 def test_any_text_survives_toml(text: str) -> None:
     assert tomllib.loads(to_toml({"a": text, "b": {"c": text}})) == {"a": text, "b": {"c": text}}
@@ -77,6 +116,9 @@ def test_any_text_survives_toml(text: str) -> None:
         ('model.first="max"', "max"),
         ("loss.weight=1", 1.0),
         ("training.learning_rate=1e-3", 1e-3),
+        ("propagation.weight=1", 1.0),
+        ("self_training.rounds=2", 2),
+        ("training.optimizer=rmsprop", "rmsprop"),
     ],
 )
 def test_a_setting_is_read_as_its_type(override: str, value: object) -> None:
@@ -96,7 +138,11 @@ def test_later_settings_win_and_others_stay() -> None:
     [
         ("model.layer=3", r"no setting 'model\.layer'; did you mean model\.layers\?"),
         ("training.lerning_rate=1", r"did you mean training\.learning_rate\?"),
-        ("modell.dim=3", "no settings section 'modell'; there are: model, distillation, loss"),
+        (
+            "modell.dim=3",
+            "no settings section 'modell'; there are: model, propagation, distillation, loss, "
+            "training, self_training, matching$",
+        ),
         ("model.dim", r"cannot read the setting 'model\.dim'; write section\.key=value"),
         ("dim=3", r"cannot read the setting 'dim=3'; write section\.key=value"),
         ("model.first=median", r"model\.first is 'median'; it can be: mean, max, sum"),
@@ -107,6 +153,12 @@ def test_later_settings_win_and_others_stay() -> None:
         ("loss.weight=", r"loss\.weight is ''; it must be of type float"),
         ("model.dim=0", r"model\.dim is 0; it must be at least 1"),
         ("loss.weight=-0.1", r"loss\.weight is -0\.1; it must be at least 0"),
+        ("propagation.weight=2", r"propagation\.weight is 2\.0; it must be at most 1"),
+        ("propagation.rounds=-1", r"propagation\.rounds is -1; it must be at least 0"),
+        ("self_training.mass=1.5", r"self_training\.mass is 1\.5; it must be at most 1"),
+        ("self_training.epoch=1", r"did you mean self_training\.epochs\?"),
+        ("training.optimizer=sgd", r"optimizer is 'sgd'; it can be: adam, rmsprop"),
+        ("model.encoder=gcn", r"encoder is 'gcn'; it can be: dan, reflection, none"),
         ("model.dropout=1.5", r"model\.dropout is 1\.5; it must be at most 1"),
         ("loss.margin=nan", r"loss\.margin is nan; it must be a finite number"),
         ("training.learning_rate=inf", r"learning_rate is inf; it must be a finite number"),

@@ -50,6 +50,7 @@ def test_a_run_leaves_these_files_and_no_other(world_run: Path) -> None:
         "bundle/config.toml",
         "bundle/graphs.safetensors",
         "bundle/labels.parquet",
+        "bundle/matching.safetensors",
         "bundle/vectors.safetensors",
         "bundle/weights.safetensors",
     }
@@ -62,7 +63,7 @@ def check_results(results: dict[str, Any]) -> None:
     """As documented, key for key and in this order."""
     assert list(results) == [
         "dataset", "open_world", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-        "results",
+        "results", "self_training", "confidence",
     ]  # fmt: skip
     assert list(results["seconds"]) == ["read", "train", "match"]
     assert all(value >= 0 for value in results["seconds"].values())
@@ -78,6 +79,12 @@ def check_results(results: dict[str, Any]) -> None:
         assert all(0 <= row[name] <= 1 for name in METRICS if name != "mr")  # fractions
         assert row["mr"] >= 1
         assert row["hits@1"] <= row["hits@5"] <= row["hits@10"] <= row["hits@50"]
+    assert list(results["self_training"]) == ["rounds", "validation"]
+    for row in results["self_training"]["validation"]:
+        assert list(row) == ["hits@1", "hits@10", "mrr"]
+        assert all(0 <= value <= 1 for value in row.values())
+    assert list(results["confidence"]) == ["ece", "mean", "right", "threshold"]
+    assert all(0 <= value <= 1 for value in results["confidence"].values())
 
 
 def test_results_have_the_documented_keys(world_run: Path, open_run: Path) -> None:
@@ -89,6 +96,38 @@ def test_results_have_the_documented_keys(world_run: Path, open_run: Path) -> No
     assert len(closed["results"]) == 2 * 3 * 2
     assert len(opened["results"]) == 3 * 2 * 3 * 2
     assert {row["subset"] for row in closed["results"]} == {"all"}
+    # Without self-training there is one round to tell of, the one without it.
+    assert closed["self_training"]["rounds"] == 0
+    assert len(closed["self_training"]["validation"]) == 1
+
+
+def test_without_validation_links_results_have_no_rounds_and_no_confidence(
+    tmp_path: Path, sources: Sources
+) -> None:
+    _, results = align(sources, config("training.valid=0"), tmp_path / "run", device="cpu")
+    assert results["self_training"] == {"rounds": 0, "validation": []}
+    assert results["confidence"] == {}
+    assert results == json.loads((tmp_path / "run" / "results.json").read_bytes())
+
+
+def test_self_training_is_told_round_by_round(tmp_path: Path, sources: Sources) -> None:
+    settings = ("self_training.rounds=2", "self_training.epochs=1", "training.refit=true")
+    aligner, results = align(sources, config(*settings), tmp_path / "run", device="cpu")
+    told = results["self_training"]
+    assert len(told["validation"]) == 3
+    values = [row["mrr"] for row in told["validation"]]
+    assert told["rounds"] == values.index(max(values)) == aligner.chosen_rounds
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    stages = [(row.get("stage", ""), row["epoch"]) for row in rows]
+    refit = [("refit-0", 1), ("refit-0", 2), ("refit-1", 1), ("refit-2", 1)]
+    assert stages == [
+        *[("", 1), ("", 2), ("train-1", 1), ("train-2", 1)],
+        *refit[: 2 + told["rounds"]],
+    ]
+    # Every part has a checkpoint of its own.
+    kept = {str(f.parent.relative_to(tmp_path / "run")) for f in tmp_path.rglob("checkpoint.safe*")}
+    assert kept == {f"checkpoint/{stage}".rstrip("/") for stage, _ in stages}
 
 
 def test_settings_are_all_written_down(world_run: Path) -> None:
@@ -127,7 +166,7 @@ def test_metrics_have_a_line_an_epoch(world_run: Path) -> None:
 
 def test_matches_are_a_parquet_table_of_what_is_not_linked(world_run: Path) -> None:
     table = pq.read_table(world_run / "matches.parquet")
-    assert table.schema.names == ["left", "right", "rank", "score"]
+    assert table.schema.names == ["left", "right", "rank", "score", "confidence"]
     assert table.num_rows == 1859 - 280
     assert set(table["rank"].to_pylist()) == {1}
 
@@ -303,6 +342,17 @@ def test_seeds_are_averaged(world_run: Path) -> None:
         assert (row["mrr"], row["mrr_std"]) == (pytest.approx(before["mrr"]), pytest.approx(0))
         assert {f"{name}_std" for name in METRICS} | set(before) == set(row)
         assert row["n"] == before["n"]
+    assert mean["self_training"] == {
+        "rounds": [0, 0],
+        "validation": [first["self_training"]["validation"]] * 2,
+    }
+    assert mean["confidence"] == pytest.approx(first["confidence"])
+    second["confidence"] = {name: value / 2 for name, value in first["confidence"].items()}
+    assert average([first, second])["confidence"] == pytest.approx(
+        {name: 0.75 * value for name, value in first["confidence"].items()}
+    )
+    unsaid = [{**run, "confidence": {}} for run in (first, second)]
+    assert average(unsaid)["confidence"] == {}
     alone = average([first])
     assert all(row["hits@1_std"] == 0 for row in alone["results"])
 

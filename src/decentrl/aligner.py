@@ -20,11 +20,11 @@ from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Ids
-from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
+from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.graph.merged import MergedGraph
 from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
 from decentrl.matching.confidence import Confidence, expected_calibration_error
-from decentrl.matching.evaluate import MATCHERS, apply_matcher, evaluate_links
+from decentrl.matching.evaluate import MATCHERS, evaluate_links
 from decentrl.matching.ranks import Ranks
 from decentrl.matching.similarity import Scores
 from decentrl.training.fitting import World, fit_alignment
@@ -119,8 +119,6 @@ class Aligner:
         offset = np.array([0, known.n_left])
         with torch.random.fork_rng(devices=_cuda_devices(self.device)):
             fitted = fit_alignment(world, task.valid + offset)
-        if not fitted.vectors.isfinite().all():
-            raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
         self.history, self.rounds = fitted.history, fitted.rounds
@@ -267,11 +265,12 @@ class Aligner:
         task = self.task
         if self._confidence is None or not len(task.test):
             return {}
-        mine, theirs, cosine = self._unlinked("left", None)
+        mine, theirs, cosine = self._unlinked("left", task.test[:, 0])
         pairs = best_pairs(cosine, self.config.matching.matcher, self.config.matching)
         answers = answer(*pairs, confidence=self._confidence)
         rows = np.searchsorted(mine, task.test[:, 0])
-        right = torch.from_numpy(theirs[answers.columns[rows, 0]] == task.test[:, 1])
+        found = answers.columns[rows, 0].numpy()
+        right = torch.from_numpy((found >= 0) & (theirs[found] == task.test[:, 1]))
         sure = answers.confidence[rows].double()
         return {
             "ece": expected_calibration_error(sure, right),
@@ -289,8 +288,8 @@ class Aligner:
         left, right = self._vectors["left"], self._vectors["right"]
         links = torch.from_numpy(task.test).to(left.device)
         cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
-        rows = np.arange(len(task.test))
-        best, found = _best(apply_matcher(cosine, matcher, self.config.matching), rows, rows, 1)
+        answers = answer(*best_pairs(cosine, matcher, self.config.matching))
+        found, best = answers.columns[:, 0].tolist(), answers.scores[:, 0].tolist()
         triples = [task.left.triples, *(task.auxiliary or ())[:1]]
         ends = np.concatenate(triples)[:, [0, 2]].reshape(-1)
         degree = np.bincount(ends, minlength=len(task.left.entities))[task.test[:, 0]]
@@ -300,12 +299,12 @@ class Aligner:
                 "left": label,
                 "right": names[int(task.test[other, 1])],
                 "truth": names[int(task.test[row, 1])],
-                "score": float(score),
+                "score": score,
                 "correct": bool(task.test[other, 1] == task.test[row, 1]),
                 "degree": int(degree[row]),
             }
             for row, (label, other, score) in enumerate(
-                zip(task.left.entities.take(task.test[:, 0]), found[:, 0], best[:, 0], strict=True)
+                zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
 
@@ -394,17 +393,3 @@ def _graphs(task: AlignmentTask) -> tuple[MergedGraph, MergedGraph]:
         return known, known
     later = MergedGraph.merge(*task.auxiliary, task.train, entities, relations)
     return known, known.grown(later.left, later.right)
-
-
-def _best(
-    scores: Scores, queries: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], top: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Scores and ids of the ``top`` best of ``columns`` for every query, [n, top] each."""
-    device = scores.left.device
-    open_columns = torch.from_numpy(columns).to(device)
-    top = min(top, len(columns))
-    found = [(torch.empty(0, top), torch.empty(0, top, dtype=torch.int64))]
-    for _, block in scores.rows(torch.from_numpy(queries).to(device)).blocks():
-        best, place = block[:, open_columns].topk(top, dim=1)
-        found.append((best.cpu(), open_columns[place].cpu()))
-    return torch.cat([b for b, _ in found]).numpy(), torch.cat([i for _, i in found]).numpy()

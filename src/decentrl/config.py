@@ -95,6 +95,9 @@ class DistillationConfig:
     weight: float = setting(0.3, "weight of the distillation loss", at_least=0)
     negatives: int = setting(64, "sampled entities a step", at_least=1)
     dropout: float = setting(0.5, "dropout of the mlp head", at_least=0, at_most=1)
+    induce: bool = setting(
+        True, "reflection: let the head tell the input embeddings of entities unseen in training"
+    )
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,10 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first["results"] = rows
     first["self_training"] = {
         "rounds": [run["self_training"]["rounds"] for run in runs],
-        "validation": [run["self_training"]["validation"] for run in runs],
+        "validation": [
+            {name: fmean(row[name] for row in same) for name in same[0]}
+            for same in zip(*(run["self_training"]["validation"] for run in runs), strict=True)
+        ],
     }
     first["confidence"] = {
         name: fmean(run["confidence"][name] for run in runs) for name in first["confidence"]

@@ -17,14 +17,17 @@ from decentrl.errors import ConfigError, InputError
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
 
 
-def table(*pairs: tuple[str, str]) -> pa.Table:
+def table(*pairs: tuple[str | None, str | None]) -> pa.Table:
+    """Pairs without one end have no score; the confidence of the first is not known."""
     left, right = zip(*pairs, strict=True)
+    scores = [None if None in pair else 0.5 for pair in pairs]
     return pa.table(
         {
-            "left": pa.array(left),
-            "right": pa.array(right),
+            "left": pa.array(left, pa.string()),
+            "right": pa.array(right, pa.string()),
             "rank": pa.array([1] * len(pairs), pa.int32()),
-            "score": pa.array([0.5] * len(pairs), pa.float32()),
+            "score": pa.array(scores, pa.float32()),
+            "confidence": pa.array([None, *[0.25] * (len(pairs) - 1)], pa.float32()),
         }
     )
 
@@ -75,8 +78,20 @@ def test_whatever_a_label_is_the_statement_can_be_read(label: str) -> None:
 def test_tsv_has_a_header_and_six_digits(tmp_path: Path) -> None:
     write_matches(table(("a", "é"), ("b c", '"')), tmp_path / "m.tsv")
     assert (tmp_path / "m.tsv").read_bytes().decode() == (
-        'left\tright\trank\tscore\na\té\t1\t0.500000\nb c\t"\t1\t0.500000\n'
+        'left\tright\trank\tscore\tconfidence\na\té\t1\t0.500000\t\nb c\t"\t1\t0.500000\t0.250000\n'
     )
+
+
+def test_who_has_no_match_is_empty_in_tsv_null_in_parquet_and_not_in_nt(tmp_path: Path) -> None:
+    found = table(("a", "b"), ("c", None), (None, "d"))
+    for name in ("m.tsv", "m.parquet", "m.nt"):
+        write_matches(found, tmp_path / name)
+    lines = (tmp_path / "m.tsv").read_text().splitlines()
+    assert lines[1:] == ["a\tb\t1\t0.500000\t", "c\t\t1\t\t0.250000", "\td\t1\t\t0.250000"]
+    assert pq.read_table(tmp_path / "m.parquet").equals(found)
+    assert statements(tmp_path / "m.nt") == [
+        ("urn:decentrl:left:a", SAME_AS, "urn:decentrl:right:b")
+    ]
 
 
 @pytest.mark.parametrize("label", ["a\tb", "a\nb", "a\rb"])
@@ -112,7 +127,7 @@ def test_an_empty_table_is_written_too(tmp_path: Path) -> None:
     empty = table(("a", "b")).slice(0, 0)
     for name in ("m.tsv", "m.nt", "m.parquet"):
         write_matches(empty, tmp_path / name)
-    assert (tmp_path / "m.tsv").read_text() == "left\tright\trank\tscore\n"
+    assert (tmp_path / "m.tsv").read_text() == "left\tright\trank\tscore\tconfidence\n"
     assert (tmp_path / "m.nt").read_text() == ""
 
 

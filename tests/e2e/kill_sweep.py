@@ -5,8 +5,9 @@ operation on the run folder, where an audit hook counts the operations. Usage:
 
     python kill_sweep.py FOLDER HOW_MANY ARGUMENT...
 
-runs ``decentrl align ARGUMENT...``; the JSON on stdout has the number of operations and, for every
-moment tried, what differs from the uninterrupted run (nothing, if all is well).
+runs ``decentrl align ARGUMENT...``; the JSON on stdout has the number of operations, how many
+rounds of self-training were best and, for every moment tried, what differs from the uninterrupted
+run (nothing, if all is well).
 """
 
 from __future__ import annotations
@@ -86,14 +87,15 @@ def state(run: Path) -> dict[str, Any]:
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for row in metrics:
         del row["seconds"]
+    results = json.loads((run / "results.json").read_bytes())
     return {
         "files": sorted(str(path.relative_to(run)) for path in run.rglob("*")),
         "metrics": metrics,
-        "results": json.loads((run / "results.json").read_bytes())["results"],
+        **{name: results[name] for name in ("results", "self_training", "confidence")},
         "matches": pq.read_table(run / "matches.parquet").to_pylist(),
         **{
             name: (run / "bundle" / f"{name}.safetensors").read_bytes().hex()
-            for name in ("weights", "vectors", "graphs")
+            for name in ("weights", "vectors", "graphs", "matching")
         },
     }
 
@@ -122,7 +124,11 @@ def sweep(folder: Path, how_many: int, arguments: list[str]) -> dict[str, Any]:
     outcomes = {f"operation {n}": try_moment(arguments, run, expected, kill_at=n) for n in moments}
     for n in (1, 3):
         outcomes[f"checkpoint {n}"] = try_moment(arguments, run, expected, tear=n)
-    return {"operations": operations, "outcomes": outcomes}
+    return {
+        "operations": operations,
+        "outcomes": outcomes,
+        "rounds": expected["self_training"]["rounds"],
+    }
 
 
 if __name__ == "__main__":

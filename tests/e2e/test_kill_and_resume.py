@@ -27,6 +27,24 @@ SETTINGS = (
     "training.checkpoint_every=0",
 )
 
+# The default preset in small: links found by itself, and once again with the links held out.
+STRONG = (
+    "model.dim=4",
+    "propagation.dim=2",
+    "propagation.rounds=1",
+    "propagation.relation_dim=1",
+    "propagation.width=2",
+    "propagation.weight=0.1",
+    "training.epochs=2",
+    "training.batch=7",
+    "training.valid=0.4",
+    "training.checkpoint_every=0",
+    "self_training.rounds=2",
+    "self_training.epochs=1",
+    "self_training.mass=0.1",
+)
+STAGES = ["", "train-1", "train-2", "refit-0", "refit-1"]
+
 
 class Killed(BaseException):
     """Not one of ours, as a kill is not."""
@@ -82,20 +100,62 @@ def test_stopped_after_any_epoch_and_resumed(
         assert read_metrics(run) == without_seconds(whole.history)
 
 
+def test_stopped_after_any_epoch_of_any_stage_and_resumed(
+    task: AlignmentTask, tmp_path: Path
+) -> None:
+    def small() -> Aligner:
+        return Aligner.from_preset("strong", *STRONG, device="cpu")
+
+    whole = small().fit(task)
+    assert list(dict.fromkeys(row.get("stage", "") for row in whole.history)) == STAGES
+    assert whole.chosen_rounds == 1
+    for place in range(len(whole.history)):
+        calls = []
+
+        def stop(row: Row, calls: list[Row] = calls, last: int = place) -> None:
+            calls.append(row)
+            if len(calls) > last:
+                raise Killed
+
+        run = tmp_path / str(place)
+        with pytest.raises(Killed):
+            small().fit(task, run=run, on_epoch=stop)
+        torch.manual_seed(123)  # where a new process would be
+        resumed = small().fit(task, run=run, resume=True)
+        for side in ("left", "right"):
+            assert torch.equal(resumed._vectors[side], whole._vectors[side])
+        assert all(torch.equal(resumed._weights[name], t) for name, t in whole._weights.items())
+        assert (resumed.rounds, resumed.chosen_rounds) == (whole.rounds, whole.chosen_rounds)
+        assert resumed._found.tolist() == whole._found.tolist()
+        assert resumed.confidence() == whole.confidence()
+        assert without_seconds(resumed.history) == without_seconds(whole.history)
+        assert read_metrics(run) == without_seconds(whole.history)
+
+
 # With kill -9, in front of one operation on the disk after the other
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "chosen", "rounds", "moments"),
+    [("tiny", (*SETTINGS, "model.dim=8", "training.epochs=4"), 0, 10), ("strong", STRONG, 1, 7)],
+    ids=["tiny", "strong"],
+)
 def test_killed_between_any_two_operations_on_the_disk(
-    twin_files: dict[str, Path], tmp_path: Path
+    twin_files: dict[str, Path],
+    tmp_path: Path,
+    preset: str,
+    chosen: tuple[str, ...],
+    rounds: int,
+    moments: int,
 ) -> None:
     files = [str(twin_files[name]) for name in ("left", "right", "links", "test")]
-    settings = [part for x in (*SETTINGS, "model.dim=8", "training.epochs=4") for part in ("--set", x)]  # fmt: skip  # noqa: E501
+    settings = [part for x in chosen for part in ("--set", x)]
     done = subprocess.run(
         [
-            sys.executable, Path(__file__).with_name("kill_sweep.py"), tmp_path, "10",
+            sys.executable, Path(__file__).with_name("kill_sweep.py"), tmp_path, str(moments),
             files[0], files[1], "--links", files[2], "--test-links", files[3],
-            "--preset", "tiny", "--device", "cpu", *settings,
+            "--preset", preset, "--device", "cpu", *settings,
         ],
         capture_output=True,
         text=True,
@@ -104,7 +164,8 @@ def test_killed_between_any_two_operations_on_the_disk(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["operations"] > 30
-    assert len(found["outcomes"]) == 11 + 2
+    assert found["rounds"] == rounds
+    assert len(found["outcomes"]) == moments + 1 + 2
     assert {moment: says for moment, says in found["outcomes"].items() if says} == {}
 
 
@@ -132,14 +193,16 @@ def finish(process: subprocess.Popen[str]) -> int:
 
 
 def state(run: Path) -> dict[str, Any]:
-    bundle = run / "bundle"
+    results = json.loads((run / "results.json").read_bytes())
     return {
         "files": sorted(str(path.relative_to(run)) for path in run.rglob("*")),
         "metrics": read_metrics(run),
-        "results": json.loads((run / "results.json").read_bytes())["results"],
+        **{name: results[name] for name in ("results", "self_training", "confidence")},
         "matches": pq.read_table(run / "matches.parquet").to_pylist(),
-        "weights": (bundle / "weights.safetensors").read_bytes(),
-        "vectors": (bundle / "vectors.safetensors").read_bytes(),
+        **{
+            name: (run / "bundle" / f"{name}.safetensors").read_bytes()
+            for name in ("weights", "vectors", "matching")
+        },
     }
 
 
@@ -177,3 +240,34 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
 
     expected, found = state(tmp_path / "whole"), state(run)
     assert [name for name in expected if found[name] != expected[name]] == [], story
+
+
+@pytest.mark.slow
+def test_killed_in_several_stages_and_resumed(twin_files: dict[str, Path], tmp_path: Path) -> None:
+    files = [str(twin_files[name]) for name in ("left", "right", "links", "test")]
+    arguments = [files[0], files[1], "--links", files[2], "--test-links", files[3]]
+    # The default preset; so many epochs that every stage lasts longer than a look at the file.
+    for setting in (*STRONG, "training.epochs=20", "self_training.epochs=20"):
+        arguments += ["--set", setting]
+    whole = start(tmp_path / "whole", *arguments)
+    run = tmp_path / "run"
+    process, killed_in = start(run, *arguments), []
+    for stage in ("train-1", "refit-0"):
+        while process.poll() is None:
+            rows = (run / "metrics.jsonl").read_bytes() if (run / "metrics.jsonl").exists() else b""
+            if f'"stage": "{stage}"'.encode() in rows:
+                break
+            time.sleep(0.001)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -9
+        last = (run / "metrics.jsonl").read_text("utf-8").rpartition("\n")[0].splitlines()[-1]
+        killed_in.append(json.loads(last).get("stage", ""))
+        process = start(run, "--resume")
+    assert finish(process) == 0
+    assert killed_in == ["train-1", "refit-0"]
+    assert finish(whole) == 0
+    expected, resumed = state(tmp_path / "whole"), state(run)
+    found = list(dict.fromkeys(row.get("stage", "") for row in expected["metrics"]))
+    assert found[:4] == STAGES[:4]
+    assert [name for name in expected if resumed[name] != expected[name]] == []

@@ -81,7 +81,6 @@ def test_every_triple_is_read_from_both_ends_but_none_leads_to_itself(triples: T
     assert told(built) == sorted(apart)
     assert (built.nodes.n_rows, built.nodes.n_columns) == (N, N)
     assert (built.relations.n_rows, built.relations.n_columns) == (N, 2 * R)
-    assert built.entities is None
 
 
 @given(triple_lists)
@@ -101,8 +100,6 @@ def test_the_edges_of_some_entities_are_theirs_as_often_as_they_are_asked_for(
         (a, j, r) for a, entity in enumerate(entities) for i, j, r in told(built) if i == entity
     ]
     check_pairs(some)
-    assert some.entities is not None
-    assert some.entities.tolist() == entities
     assert (some.nodes.n_rows, some.nodes.n_columns) == (len(entities), N)
     assert (some.relations.n_rows, some.relations.n_columns) == (len(entities), 2 * R)
 
@@ -135,6 +132,24 @@ def test_a_view_pools_what_was_trained_and_nothing_else(
     assert view.seen_relations.tolist() == seen_relations * 2
     # Who is unseen still has a place in the graph.
     assert told(view.edges) == told(build(triples))
+
+
+@given(triple_lists, entity_masks, entity_masks)
+@settings(deadline=None)
+def test_the_same_view_may_read_others_and_nothing_else_of_it_changes(
+    triples: Triples, seen: list[bool], readable: list[bool]
+) -> None:
+    view = RelationalView.build(ids(triples), N, R, seen=np.array(seen))
+    other = view.reading(torch.tensor(readable))
+    directed = both_directions(triples)
+    assert edges(other.first) == sorted({(i, j) for i, j, _ in directed if i != j and readable[j]})
+    assert (other.first.n_rows, other.first.n_columns) == (N, N)
+    assert other.edges is view.edges
+    assert other.bag is view.bag
+    assert other.seen.tolist() == seen  # who was trained is another question
+    assert other.seen_relations is view.seen_relations
+    for one, same in zip(tensors(view.reading(view.seen)), tensors(view), strict=True):
+        assert torch.equal(one, same)
 
 
 def test_without_masks_who_has_a_triple_is_seen_and_so_is_every_relation() -> None:

@@ -61,6 +61,12 @@ def test_a_share_of_everything_leaves_zeros() -> None:
     assert torch.equal(ByteDropout(1.0)(values), torch.zeros(3, 5))
 
 
+def test_a_share_of_everything_still_has_a_gradient_which_is_zero() -> None:
+    values = torch.randn(3, 5, requires_grad=True)
+    (gradient,) = torch.autograd.grad(ByteDropout(1.0)(values).sum(), values)
+    assert torch.equal(gradient, torch.zeros(3, 5))
+
+
 def test_a_seed_repeats_the_choice_and_the_next_draw_is_another() -> None:
     dropout, values = ByteDropout(0.5), torch.ones(1000)
     torch.manual_seed(1)
@@ -70,7 +76,7 @@ def test_a_seed_repeats_the_choice_and_the_next_draw_is_another() -> None:
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @given(st.lists(st.integers(0, 7), max_size=3), st.booleans())
 @settings(deadline=None, max_examples=50)
 def test_any_shape_is_taken_also_one_that_eight_does_not_divide(

@@ -224,3 +224,24 @@ def test_others_that_all_lie_in_one_place_leave_the_loss_finite() -> None:
     loss = hard_sample_loss(left, right, others, torch.zeros(3, 5, dtype=torch.bool))
     assert loss.isfinite()
     assert torch.autograd.grad(loss, others)[0].isfinite().all()
+
+
+def test_a_link_that_has_nobody_to_be_told_apart_from_adds_nothing() -> None:
+    (left, right, others), own = linked_vectors(3, 12, 4)
+    own[1] = True
+    loss = hard_sample_loss(left, right, others, own)
+    rest = [0, 2]
+    alone = hard_sample_loss(left[rest], right[rest], others, own[rest])
+    torch.testing.assert_close(loss, alone * 2 / 3)  # a mean over the links, of which one is 0
+    gradients = torch.autograd.grad(loss, (left, right, others))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not gradients[0][1].any()
+    assert not gradients[1][1].any()
+    assert gradients[0][rest].any(1).all()
+
+
+def test_where_nobody_is_left_to_be_told_apart_the_loss_is_zero() -> None:
+    (left, right, others), own = linked_vectors(2, 5, 4)
+    loss = hard_sample_loss(left, right, others, torch.ones_like(own))
+    assert loss.item() == 0
+    assert all(not part.any() for part in torch.autograd.grad(loss, (left, right, others)))

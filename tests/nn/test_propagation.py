@@ -281,5 +281,14 @@ def test_without_relations_there_is_nothing_to_stand_for() -> None:
     assert same_relations(torch.empty(0, 4), 0, 0.5).tolist() == []
 
 
-def test_a_relation_that_met_no_seed_is_the_same_as_none() -> None:
-    assert same_relations(torch.zeros(4, 3), 1, 0.1).tolist() == [0, 1, 2, 3]
+@pytest.mark.parametrize("threshold", [0.0, 0.1])
+def test_a_relation_that_met_no_seed_is_the_same_as_none(threshold: float) -> None:
+    assert same_relations(torch.zeros(4, 3), 1, threshold).tolist() == [0, 1, 2, 3]
+    one_of_two = two_directions([1.0, 0.0], [0.0, 0.0])
+    assert same_relations(one_of_two, 1, threshold).tolist() == [0, 1, 2, 3]
+
+
+def test_relations_at_a_right_angle_are_not_the_same_even_without_a_threshold() -> None:
+    apart, hardly = two_directions([1.0, 0.0], [0.0, 1.0]), two_directions([1.0, 0.0], [0.01, 1.0])
+    assert same_relations(apart, 1, 0.0).tolist() == [0, 1, 2, 3]
+    assert same_relations(hardly, 1, 0.0).tolist() == [0, 0, 2, 2]

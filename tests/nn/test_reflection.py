@@ -91,8 +91,8 @@ def looped_layer(layer: ReflectionLayer, h: Tensor, units: Tensor, triples: np.n
         for r, j in edges_around(i, triples):
             logit = a @ units[r]
             if layer.context_score is not None:
-                q, k = layer.context_score.weight
-                logit = logit + torch.tanh(q @ h[i]) + torch.tanh(k @ h[j])
+                (k,) = layer.context_score.weight
+                logit = logit + torch.tanh(k @ h[j])
             mirror = torch.eye(len(h[j]), dtype=torch.float64) - 2 * torch.outer(units[r], units[r])
             total = total + logit.exp() * (mirror @ h[j])
             weight = weight + logit.exp()
@@ -326,7 +326,6 @@ def test_an_entity_without_edges_is_zero_and_disturbs_no_gradient() -> None:
     vectors = encoder(build())
     assert not vectors[6].any()
     assert vectors[:5].any(1).all()
-    assert torch.equal(encoder.encode(build())[6], torch.zeros(encoder.dim, dtype=torch.float64))
     gradients = torch.autograd.grad(vectors.sum(), list(encoder.parameters()))
     assert all(gradient.isfinite().all() for gradient in gradients)
 
@@ -360,24 +359,34 @@ def test_representatives_are_saved_with_the_weights() -> None:
     assert other.representative.tolist() == [0, 1, 0, 3, 4, 5]
 
 
-def test_encoded_entities_have_length_one_and_no_dropout() -> None:
-    encoder = make(dropout=0.5, edge_dropout=0.5)
-    vectors = encoder.encode(build())
-    torch.testing.assert_close(vectors[:6].norm(dim=1), torch.ones(6, dtype=torch.float64))
-    assert not vectors.requires_grad
-    plain = looped_encoder(encoder, np.arange(N) < 6, np.ones(R, bool))[:6]
-    torch.testing.assert_close(vectors[:6], plain / plain.norm(dim=1, keepdim=True))
+@pytest.mark.parametrize("some", [None, torch.tensor([2, 0, 1, 3])], ids=["all", "some"])
+@with_and_without_context
+def test_other_inputs_are_read_instead_of_the_trained_ones(
+    context: bool, some: Tensor | None
+) -> None:
+    encoder, other = make(2, context=context), make(2, context=context)
+    view, inputs = build(seen=seen), randn(N, D, seed=5).requires_grad_()
+    with torch.no_grad():
+        other.entities.copy_(inputs)
+        encoder.entities.fill_(torch.nan)  # one product with it anywhere would show
+    vectors = encoder(view, some, inputs=inputs)
+    torch.testing.assert_close(vectors, other(view, some), rtol=0, atol=0)
+    toward = randn(*vectors.shape, seed=6)
+    (found,) = torch.autograd.grad(vectors, inputs, toward)
+    (expected,) = torch.autograd.grad(other(view, some), other.entities, toward)
+    torch.testing.assert_close(found, expected)
+    assert found.any()
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_encoding_leaves_the_training_flag_as_it_was(training: bool) -> None:
-    encoder = make().train(training)
-    encoder.encode(build())
-    assert {module.training for module in encoder.modules()} == {training}
-    broken: Any = None
-    with pytest.raises(AttributeError):
-        encoder.encode(broken)
-    assert {module.training for module in encoder.modules()} == {training}
+def test_where_more_may_be_read_more_inputs_count() -> None:
+    view, inputs = build(seen=seen), randn(N, D, seed=5)
+    everybody = view.reading(torch.ones(N, dtype=torch.bool))
+    encoder = make()
+    vectors = encoder(everybody, inputs=inputs)
+    with torch.no_grad():
+        encoder.entities.copy_(inputs)
+    torch.testing.assert_close(vectors, looped_encoder(encoder, np.ones(N, bool), np.ones(R, bool)))
+    assert not torch.allclose(vectors, encoder(view))  # where UNSEEN is left out
 
 
 def test_dropout_thins_out_the_vectors_while_training() -> None:

@@ -13,8 +13,10 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.training.alignment import AlignmentObjective
+from decentrl.training.unlinked import Unlinked
 
 SIZE = 12  # entities a side; the last one of each has no triple
+LINKS = np.array([(0, 0), (1, 1), (2, 2), (3, 3), (4, SIZE - 1), (5, 5)])
 
 
 @pytest.fixture(autouse=True)
@@ -30,15 +32,15 @@ def make(*settings: str, valid: Ids | None = None, seed: int = 0) -> AlignmentOb
     more = np.stack([rng.integers(0, SIZE - 1, 15), rng.integers(0, 2, 15),
                      rng.integers(0, SIZE - 1, 15)], axis=1)  # fmt: skip
     triples = np.unique(np.concatenate((ring, more)), axis=0)
-    links = np.array([(0, 0), (1, 1), (2, 2), (3, 3), (4, SIZE - 1), (5, 5)])
-    graph = MergedGraph.merge(triples, triples, links, (SIZE, SIZE), (2, 2))
+    graph = MergedGraph.merge(triples, triples, LINKS, (SIZE, SIZE), (2, 2))
     view = graph.view(
         layers=2, order=2, two_hop=True, residual=True, self_entity=False, counterparts=True
     )
     torch.manual_seed(seed)
     model = AlignmentModel(graph.n_entities, graph.n_relations, config.model, config.distillation)
     held = np.empty((0, 2), np.int64) if valid is None else valid + np.array([0, SIZE])
-    return AlignmentObjective(model, graph, view, held, config)
+    unlinked = Unlinked.of(graph.n_left, graph.n_entities, graph.links, held)
+    return AlignmentObjective(model, graph.links, graph.n_left, view, held, unlinked, config)
 
 
 def test_what_has_no_triple_is_neither_pulled_nor_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +130,7 @@ def test_validation_ranks_among_what_no_training_link_has_taken() -> None:
     assert list(found) == ["hits@1", "hits@10", "mrr"]
 
     vectors = objective.model.encode(objective.view).double().numpy()
-    taken = set(objective.links[:, 1])
+    taken = set(LINKS[:, 1] + SIZE)  # also by a link that nothing is learned from
     candidates = [i for i in range(SIZE, 2 * SIZE) if i not in taken]
     ranks = []
     for left, right in valid + np.array([0, SIZE]):

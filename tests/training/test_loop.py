@@ -110,17 +110,19 @@ def test_without_held_out_data_the_last_weights_stay() -> None:
     assert not any("valid" in name for row in history for name in row)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 @pytest.mark.parametrize("epoch", range(8))
 def test_a_run_killed_in_any_epoch_and_resumed_equals_the_uninterrupted_one(
-    tmp_path: Path, epoch: int
+    tmp_path: Path, epoch: int, optimizer: str
 ) -> None:
     script = [0.3, 0.1, 0.2, 0.4, 0.1, 0.1, 0.3, 0.2]
+    settings = config(optimizer=optimizer)
     whole = Toy(script)
-    expected = train(whole, config(), seed=3, run=tmp_path / "whole")
+    expected = train(whole, settings, seed=3, run=tmp_path / "whole")
 
     first = Toy(script)
     try:
-        train(first, config(), seed=3, run=tmp_path / "run", on_epoch=kill_after(epoch))
+        train(first, settings, seed=3, run=tmp_path / "run", on_epoch=kill_after(epoch))
     except Killed:
         assert epoch < len(expected)
     # What a kill in the middle of a line leaves.
@@ -131,7 +133,7 @@ def test_a_run_killed_in_any_epoch_and_resumed_equals_the_uninterrupted_one(
     if epoch == 0:
         torch.manual_seed(0)
         second = Toy(script)  # killed before the first checkpoint: a start from nothing
-    found = train(second, config(), seed=3, run=tmp_path / "run", resume=True)
+    found = train(second, settings, seed=3, run=tmp_path / "run", resume=True)
 
     assert without_seconds(found) == without_seconds(expected)
     assert torch.equal(second.model.weight, whole.model.weight)
@@ -186,3 +188,68 @@ def test_the_seed_decides() -> None:
 
     assert torch.equal(weight(1), weight(1))
     assert not torch.equal(weight(1), weight(2))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_the_first_step_is_that_of_the_named_optimizer(optimizer: str) -> None:
+    toy = Toy()
+    before = toy.model.weight.detach().double()
+    toy.batches = lambda _: [np.array([1, 2])]  # type: ignore[assignment, method-assign]
+    toy.loss = lambda *_: toy.model.weight.square().sum()  # type: ignore[method-assign]
+    train(toy, config(optimizer=optimizer, epochs=1, learning_rate=0.01), seed=0)
+    slope = 2 * before
+    # Adam's averages start unbiased; of RMSprop's, a tenth of the first square counts.
+    scale = slope.abs() if optimizer == "adam" else (0.1 * slope.square()).sqrt()
+    torch.testing.assert_close(
+        toy.model.weight.detach().double(), before - 0.01 * slope / scale, rtol=1e-5, atol=1e-6
+    )
+
+
+# Stages.
+
+
+def test_rows_of_a_stage_carry_its_name_and_those_without_one_do_not() -> None:
+    assert all(row["stage"] == "later" for row in train(Toy(), config(), seed=0, stage="later"))
+    assert all("stage" not in row for row in train(Toy(), config(), seed=0))
+
+
+def test_each_stage_has_a_checkpoint_of_its_own_and_leaves_the_rows_before(tmp_path: Path) -> None:
+    toy = Toy()
+    first = train(toy, config(epochs=2), seed=0, run=tmp_path)
+    second = train(toy, config(epochs=3), seed=1, run=tmp_path, stage="later", before=first)
+    assert [row["epoch"] for row in second] == [1, 2, 3]
+    assert read_metrics(tmp_path) == first + second
+    kept = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.safetensors")}
+    assert kept == {Path("checkpoint"), Path("checkpoint/later")}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("killed", range(5))
+def test_stages_killed_in_any_epoch_and_resumed_equal_uninterrupted_ones(
+    tmp_path: Path, killed: int, optimizer: str
+) -> None:
+    def both(run: Path, resume: bool = False, kill_in: int = -1) -> tuple[Toy, list[Row]]:
+        toy, seen, history = Toy(), [], list[Row]()
+
+        def on_epoch(row: Row) -> None:
+            if len(seen) == kill_in:
+                raise Killed
+            seen.append(row)
+
+        for seed, (stage, epochs) in enumerate((("", 2), ("later", 3))):
+            torch.manual_seed(seed)
+            settings = config(epochs=epochs, optimizer=optimizer)
+            history += train(
+                toy, settings, seed, run=run, resume=resume, on_epoch=on_epoch, stage=stage,
+                before=history,
+            )  # fmt: skip
+        return toy, history
+
+    whole, expected = both(tmp_path / "whole")
+    with pytest.raises(Killed):
+        both(tmp_path / "run", kill_in=killed)
+    assert without_seconds(read_metrics(tmp_path / "run")) == without_seconds(expected[:killed])
+    toy, found = both(tmp_path / "run", resume=True)
+    assert torch.equal(toy.model.weight, whole.model.weight)
+    assert without_seconds(found) == without_seconds(expected)
+    assert without_seconds(read_metrics(tmp_path / "run")) == without_seconds(expected)

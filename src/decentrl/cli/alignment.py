@@ -212,7 +212,9 @@ def _tell_choices(console: Console, results: Mapping[str, Any]) -> None:
     training, confidence = results["self_training"], results["confidence"]
     if len(training["validation"]) > 1:
         tried = " ".join(f"{row['hits@1']:.3f}" for row in training["validation"])
-        console.print(f"self-training: {training['rounds']} rounds (validation Hits@1 {tried})")
+        chosen = training["rounds"]
+        chosen = ", ".join(map(str, chosen)) if isinstance(chosen, list) else chosen
+        console.print(f"self-training: {chosen} rounds (validation Hits@1 {tried})")
     if confidence:
         console.print(
             f"confidence: {confidence['mean']:.1%} expected and {confidence['right']:.1%} right "

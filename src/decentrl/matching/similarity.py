@@ -120,6 +120,8 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     (87 t of cosine: 1.7 at t = 0.02, 0.09 at t = 0.001) is pulled up only that far.
     """
     n, m = cosine.shape
+    if not m:
+        return cosine
     highest = cosine.left.new_empty(n)  # of each row: exp((cos - highest) / t) is at most 1
     row = cosine.left.new_empty(n)
     column = cosine.left.new_ones(m)

@@ -24,7 +24,9 @@ class ByteDropout(nn.Module):
         if values.is_cuda:
             return F.dropout(values, self.share)
         dropped = round(self.share * 256)
+        if dropped == 256:  # more than a byte can tell
+            return values * 0
         words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
         words.random_(-(2**63), None)
         kept = words.view(torch.uint8)[: values.numel()].view(values.shape) >= dropped
-        return values * (kept.to(values.dtype) * (256 / max(1, 256 - dropped)))
+        return values * (kept.to(values.dtype) * (256 / (256 - dropped)))

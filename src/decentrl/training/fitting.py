@@ -7,6 +7,7 @@ best and how sure a match is; with ``training.refit`` a second pass uses every l
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Config
-from decentrl.errors import InputError
+from decentrl.errors import DecentRLError, InputError
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import PropagationView
@@ -81,11 +82,21 @@ class World:
         return np.flatnonzero(entities_of(self.known.triples(), self.known.n_entities))
 
     @cached_property
-    def views(self) -> dict[str, Any]:
+    def _views(self) -> dict[str, Any]:
+        return self._make_views(self.known.links)
+
+    def views(self, links: Ids) -> dict[str, Any]:
         """What the encoder reads of the known graph and of the one there is now: one of
         ``GraphView`` or ``RelationalView``, as the encoder needs it."""
-        known = self._view(self.known)
-        return {"known": known, "now": known if self.closed else self._view(self.now)}
+        model = self.config.model
+        if model.encoder == "dan" and model.counterparts and len(links) != len(self.known.links):
+            return self._make_views(links)
+        return self._views
+
+    def _make_views(self, links: Ids) -> dict[str, Any]:
+        known = self._view(replace(self.known, links=links))
+        now = known if self.closed else self._view(replace(self.now, links=links))
+        return {"known": known, "now": now}
 
     @cached_property
     def propagation_views(self) -> dict[str, PropagationView]:
@@ -123,6 +134,7 @@ class Pass:
 
     def __init__(self, world: World, links: Ids, valid: Ids, name: str = "") -> None:
         self.world, self.links, self.valid, self.name = world, links, valid, name
+        self.views = world.views(links) if world.config.model.encoder != "none" else {}
         self.found = np.empty((0, 2), np.int64)
         self.round = 0
         self.model: Model | None = None
@@ -158,10 +170,16 @@ class Pass:
 
     def vectors(self, when: str) -> Tensor:
         """Every entity's vector over the ``known`` graph or the one there is ``now``."""
+        vectors = self._vectors(when)
+        if not vectors.isfinite().all():
+            raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
+        return vectors
+
+    def _vectors(self, when: str) -> Tensor:
         settings = self.world.config.propagation
         encoded = None
         if self.model is not None:
-            encoded = self.model.encode(self.world.views[when])
+            encoded = self.model.encode(self.views[when])
         if encoded is not None and not settings.weight:
             return encoded
         propagation = self.propagation(when)
@@ -206,7 +224,7 @@ class Pass:
 
     def _objective(self, model: Model) -> RelationalObjective | AlignmentObjective:
         world, config = self.world, self.world.config
-        links, view = np.concatenate((self.links, self.found)), world.views["known"]
+        links, view = np.concatenate((self.links, self.found)), self.views["known"]
         objective: RelationalObjective | AlignmentObjective
         if isinstance(model, RelationalModel):
             if config.model.same_relations <= 1:
@@ -241,6 +259,8 @@ def fit_alignment(world: World, valid: Ids) -> Fitted:
         valid: held-out links, int64[n, 2] in merged ids; may be empty.
     """
     config = world.config
+    if world.run is not None and not world.resume:
+        shutil.rmtree(world.run / "checkpoint", ignore_errors=True)
     first = Pass(world, world.known.links, valid)
     first.start()
     rounds: list[dict[str, float]] = []

@@ -33,6 +33,7 @@ class RelationalModel(nn.Module):
             dropout=model.dropout,
             edge_dropout=model.edge_dropout,
         )
+        self.induce = distillation.induce
         self.distillation: SelfDistillation | None = None
         if distillation.variant != "none":
             self.distillation = SelfDistillation(
@@ -56,9 +57,9 @@ class RelationalModel(nn.Module):
         try:
             vectors: Tensor = self.encoder(view)
             unseen = ~view.seen & (vectors.abs().amax(1) > 0)
-            if self.distillation is not None and bool(unseen.any()) and bool(view.seen.any()):
-                inputs = self.encoder.entities * view.seen[:, None]
-                length = inputs.norm(dim=1).sum() / view.seen.sum()
+            if self.induce and self.distillation is not None and bool(unseen.any()):
+                inputs = torch.where(view.seen[:, None], self.encoder.entities, 0)
+                length = inputs.norm(dim=1).sum() / view.seen.sum().clamp(min=1)
                 induced = F.normalize(self.distillation.head(vectors[unseen]), dim=1)
                 inputs[unseen] = length * induced
                 made = view.seen | unseen

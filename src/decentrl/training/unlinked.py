@@ -65,6 +65,8 @@ def validate(
 
 def found_links(vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig) -> Ids:
     """Pairs that are each other's best under Sinkhorn with at least ``mass``: int64[n, 2]."""
+    if not len(unlinked.left) or not len(unlinked.right):
+        return np.empty((0, 2), np.int64)
     scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
     pairs = top_pairs(scores, 1)
     columns = mutual_nearest(pairs)
@@ -85,8 +87,8 @@ def learn_confidence(
     cosine = unlinked.cosine(vectors)
     rows, targets = unlinked.places(valid, vectors.device)
     found, features = _evidence(cosine, config)
-    correct = found[rows.cpu()] == targets.cpu()
-    confidence = fit_confidence(features[rows.cpu()], correct)
+    rows = rows.cpu()
+    facts, correct = features[rows], found[rows] == targets.cpu()
 
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
     parts = []
@@ -94,13 +96,21 @@ def learn_confidence(
         kept = torch.ones(cosine.shape[1], dtype=torch.bool, device=vectors.device)
         kept[targets[gone.to(kept.device)]] = False
         columns = kept.nonzero()[:, 0]
+        if not len(columns):
+            continue
         found, features = _evidence(cosine.columns(columns), config)
-        right = columns.cpu()[found[rows.cpu()]] == targets.cpu()
         there = torch.ones(len(valid), dtype=torch.bool)
         there[gone] = False
-        parts.append((confidence(features[rows.cpu()]), right & there, there))
-    sure, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
-    return replace(confidence, threshold=choose_threshold(sure, right, there))
+        right = there & (columns.cpu()[found[rows]] == targets.cpu())
+        parts.append((features[rows], right, there))
+    if not parts:
+        return fit_confidence(facts, correct)
+    without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
+    if correct.all() or not correct.any():
+        # Matches that are all right tell nothing of wrong ones; those without a counterpart do.
+        facts, correct = torch.cat((facts, without)), torch.cat((correct, right))
+    confidence = fit_confidence(facts, correct)
+    return replace(confidence, threshold=choose_threshold(confidence(without), right, there))
 
 
 def _evidence(cosine: Scores, config: MatchingConfig) -> tuple[Tensor, Tensor]:
