@@ -234,16 +234,7 @@ def check(code: int, err: str, says: str) -> None:
     assert err.endswith("\n")
 
 
-all_nan = pytest.mark.xfail(strict=True, reason="no round is the best where every MRR is NaN")
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=all_nan) if case == "a last step that explodes" else case
-        for case in BAD
-    ],
-)
+@pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line(
     decentrl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:

@@ -69,7 +69,7 @@ def encode_again(aligner: Aligner, weights: dict[str, torch.Tensor]) -> torch.Te
         sizes = known.n_entities, known.n_relations
         model = AlignmentModel(*sizes, config.model, config.distillation)
     model.load_state_dict(weights)
-    return model.encode(World(known, now, config, torch.device("cpu")).views["now"])
+    return model.encode(World(known, now, config, torch.device("cpu")).views(known.links)["now"])
 
 
 def test_new_entities_have_vectors_that_say_something(task: AlignmentTask, fitted: Aligner) -> None:
