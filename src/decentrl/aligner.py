@@ -180,7 +180,8 @@ class Aligner:
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
             assign: ``nearest`` gives each entity its best; ``mutual`` only pairs that are each
-                other's best; ``one-to-one`` uses every entity at most once, best pairs first.
+                other's best; ``one-to-one`` uses every entity at most once, best pairs first
+                (among each one's 50 best; who finds these taken has none).
             min_confidence: entities whose best match is less sure have none. ``fitted`` is the
                 value that was best on the validation links.
         Returns:
@@ -199,7 +200,8 @@ class Aligner:
         own, other = (task.left, task.right) if side == "left" else (task.right, task.left)
         asked = None if entities is None else own.entities.ids(entities)
         mine, theirs, cosine = self._unlinked(side, asked)
-        pairs, cosines = best_pairs(cosine, matcher, self.config.matching, max(top, KEPT))
+        kept = max(top, 50 if assign == "one-to-one" else KEPT)
+        pairs, cosines = best_pairs(cosine, matcher, self.config.matching, kept)
         confidence = self._confidence if matcher == self.config.matching.matcher else None
         answers = answer(
             pairs,
@@ -373,7 +375,7 @@ def _threshold(
         )
     if asked == "fitted":
         return confidence.threshold
-    if not 0 <= asked <= 1:
+    if isinstance(asked, str) or not 0 <= asked <= 1:
         raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
     return asked
 

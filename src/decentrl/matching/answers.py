@@ -15,7 +15,7 @@ from decentrl.matching.evaluate import apply_matcher
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, apply_sparse_matcher, top_pairs
 
-KEPT = 5  # of each entity's best pairs; evidence needs two, assignment likes some more
+KEPT = 5  # of each entity's best pairs; evidence needs two
 ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
     "nearest": nearest,
     "mutual": mutual_nearest,
@@ -81,7 +81,7 @@ def answer(
     if assign != "nearest":
         taken = ASSIGNMENTS[assign](pairs)
         own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
-        scores = torch.full((len(taken), 1), torch.nan)
+        scores = torch.full_like(scores[:, :1], torch.nan)
         scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()
         # What speaks for the best candidate says nothing of another one.
         sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)

@@ -104,9 +104,10 @@ def hard_sample_loss(
             margins = torch.addmm(-lengths, side, others.t(), alpha=2)
             margins[mine] = 0
             mean = margins.sum(1) / counted
-            margins[mine] = mean[mine[0]]
-            variance = margins.var(1, correction=0) * (len(others) / counted)
-            deviation = variance.sqrt_().clamp_(min=1e-6)
+            margins -= mean[:, None]
+            margins[mine] = 0
+            deviation = torch.linalg.vector_norm(margins, dim=1) / counted.sqrt()
+            deviation.clamp_(min=1e-6)
             margins[mine] = -torch.inf
             columns = margins.topk(min(hardest, len(others)), sorted=False).indices.sort(1).values
         dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
