@@ -200,6 +200,14 @@ def test_the_headline_does_not_pick_the_luckiest_row(report: Report) -> None:
     assert "From right to left, 97 % find it first." in text
 
 
+def test_the_headline_is_by_the_runs_own_matcher(report: Report) -> None:
+    both = replace(report, results=[result(), result(matcher="sinkhorn", **{"hits@1": 0.5})])
+    own = Page(render_report(replace(both, matcher="sinkhorn"))).text
+    assert "50 % find their counterpart first" in own
+    assert "(Sinkhorn, left to right" in own
+    assert "(CSLS, left to right" in Page(render_report(both)).text
+
+
 def test_the_headline_says_all_or_none_only_when_it_is_so(report: Report) -> None:
     almost = result(**{"hits@1": 0.0004, "hits@10": 0.9996})
     text = Page(render_report(replace(report, results=[almost]))).text

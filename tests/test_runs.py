@@ -14,7 +14,15 @@ import pytest
 
 from decentrl.config import SECTIONS, Config
 from decentrl.errors import BundleError, DecentRLError, InputError
-from decentrl.runs import Sources, align, average, pick_samples, read_settings, remove_run
+from decentrl.runs import (
+    Sources,
+    align,
+    average,
+    make_report,
+    pick_samples,
+    read_settings,
+    remove_run,
+)
 from decentrl.training.loop import Row
 
 QUICK = ("model.dim=8", "training.epochs=2")
@@ -365,3 +373,14 @@ def test_samples_are_spread_over_all(size: int) -> None:
     if size >= 100:
         assert places[0] < size / 6
         assert places[-1] > size * 5 / 6
+
+
+def test_the_report_counts_the_epochs_of_all_stages_in_one_row(
+    sources: Sources, tmp_path: Path
+) -> None:
+    settings = config("training.refit=true", "training.valid=0.4")
+    aligner, results = align(sources, settings, tmp_path / "run", device="cpu")
+    report = make_report(aligner, results, None)
+    assert [row["epoch"] for row in aligner.history] == [1, 2, 1, 2]
+    assert [row["epoch"] for row in report.history] == [1, 2, 3, 4]
+    assert report.matcher == aligner.config.matching.matcher

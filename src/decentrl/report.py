@@ -20,8 +20,8 @@ from urllib.parse import unquote
 Row = Mapping[str, Any]
 Point = tuple[float, float]
 
-# The order of the values is the order of the table; the first row leads the page. It is fixed
-# because a matcher chosen by its test result would flatter the headline.
+# The order of the values is the order of the table. The run's own matcher leads the page, as one
+# chosen by its test result would flatter the headline.
 _AXES = {
     "direction": {"left-right": "left to right", "right-left": "right to left"},
     "candidates": {"test": "among the test targets", "all": "among all targets"},
@@ -94,12 +94,14 @@ class Report:
     by_degree: Sequence[Row]  # degree (a label such as "2-3"), n, hits@1
     samples: Sequence[Row]  # left, right, truth, score, correct
     command: str | None = None
+    matcher: str = "csls"  # leads the page
 
 
 def render_report(report: Report) -> str:
     """The whole page as one string; write it as UTF-8."""
     rows = sorted(report.results, key=_order)
-    head = next((row for row in rows if row["n"]), None)
+    own = (row for row in rows if row["n"] and row["matcher"] == report.matcher)
+    head = next(own, next((row for row in rows if row["n"]), None))
     charts = _training(report.history) + _histogram(report.scores) + _degrees(report.by_degree)
     footer = (_READING if rows else "") + _facts(report.facts, report.command)
     body = _header(report.title, rows, head) + (_tiles(rows, head) if head else "")

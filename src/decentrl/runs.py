@@ -251,7 +251,9 @@ def make_report(aligner: Aligner, results: Mapping[str, Any], command: str | Non
         title=task.name,
         facts=facts,
         results=results["results"],
-        history=aligner.history,
+        # The epochs of all stages in one row.
+        history=[{**row, "epoch": i} for i, row in enumerate(aligner.history, start=1)],
+        matcher=aligner.config.matching.matcher,
         scores={
             "right": [sample["score"] for sample in samples if sample["correct"]],
             "wrong": [sample["score"] for sample in samples if not sample["correct"]],
