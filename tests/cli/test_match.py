@@ -193,6 +193,14 @@ def test_mistakes_are_one_line_and_no_file(
     assert [path.name for path in tmp_path.rglob("*")] == ["folder.tsv"]
 
 
+@pytest.mark.parametrize("least", ["-0.1", "1.5", "nan"])
+def test_an_impossible_confidence_is_one_line(
+    decentrl: Command, world_run: Path, least: str
+) -> None:
+    done = decentrl("match", world_run, "--min-confidence", least)
+    assert done.err == f"error: --min-confidence is {least}; it must be between 0 and 1\n"
+
+
 @pytest.mark.parametrize("least", ["-0.1", "1.5", "much"])
 def test_a_confidence_that_cannot_be_is_refused(
     decentrl: Command, world_run: Path, least: str

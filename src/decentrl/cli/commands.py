@@ -170,7 +170,7 @@ def match(
         ),
     ] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(help="No match below this confidence.", min=0, max=1)
+        float | None, typer.Option(help="No match below this confidence, 0 to 1.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
@@ -193,6 +193,8 @@ def match(
         raise ConfigError(f"no assignment {assign!r}; there are: nearest, mutual, one-to-one")
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise ConfigError(f"--min-confidence is {min_confidence}; it must be between 0 and 1")
     asked = {
         "top": top,
         "side": side,
