@@ -100,8 +100,8 @@ class Report:
 def render_report(report: Report) -> str:
     """The whole page as one string; write it as UTF-8."""
     rows = sorted(report.results, key=_order)
-    own = (row for row in rows if row["n"] and row["matcher"] == report.matcher)
-    head = next(own, next((row for row in rows if row["n"]), None))
+    counted = [row for row in rows if row["n"]]
+    head = min(counted, key=lambda row: row["matcher"] != report.matcher, default=None)
     charts = _training(report.history) + _histogram(report.scores) + _degrees(report.by_degree)
     footer = (_READING if rows else "") + _facts(report.facts, report.command)
     body = _header(report.title, rows, head) + (_tiles(rows, head) if head else "")
@@ -392,10 +392,8 @@ def _samples(samples: Sequence[Row]) -> str:
 
 
 def _facts(facts: Sequence[tuple[str, str]], command: str | None) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{_text(name)}</th><td dir="auto">{_text(value)}</td></tr>\n'
-        for name, value in facts
-    )
+    row = '<tr><th scope="row">{}</th><td dir="auto">{}</td></tr>\n'.format
+    rows = "".join(row(_text(name), _text(value)) for name, value in facts)
     body = f'<table class="facts"><tbody>{rows}</tbody></table>' if rows else ""
     body += f"<pre><code>{_text(command)}</code></pre>" if command else ""
     return _card("This run", body) if body else ""

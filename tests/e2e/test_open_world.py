@@ -15,8 +15,8 @@ from decentrl.aligner import Aligner, _graphs
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
 from decentrl.nn.alignment import AlignmentModel
+from decentrl.nn.relational import RelationalModel
 from decentrl.training.fitting import World
-from decentrl.training.relational import RelationalModel
 
 QUICK = ("model.dim=16", "training.epochs=2")
 # The default preset in small, with all that may look at a graph before its time.
@@ -64,7 +64,8 @@ def encode_again(aligner: Aligner, weights: dict[str, torch.Tensor]) -> torch.Te
     config = aligner.config
     model: AlignmentModel | RelationalModel
     if config.model.encoder == "reflection":
-        model = RelationalModel(known, config)
+        sizes = known.n_entities, known.n_relations
+        model = RelationalModel(*sizes, config.model, config.distillation)
     else:
         sizes = known.n_entities, known.n_relations
         model = AlignmentModel(*sizes, config.model, config.distillation)

@@ -21,7 +21,6 @@ from decentrl.matching.sparse import (
     SparseScores,
     apply_sparse_matcher,
     sparse_csls,
-    sparse_matcher,
     sparse_sinkhorn,
     top_pairs,
 )
@@ -129,7 +128,7 @@ def test_with_every_pair_kept_nothing_is_lost(
     n: int, m: int, dtype: torch.dtype, matcher: str
 ) -> None:
     cosine = Scores.cosine(unit(n, 0).to(dtype), unit(m, 1).to(dtype), TINY)
-    found = sparse_matcher(cosine, matcher, MatchingConfig(), max(n, m))
+    found = apply_sparse_matcher(top_pairs(cosine, max(n, m)), matcher, MatchingConfig())
     expected = dense(apply_matcher(cosine, matcher, MatchingConfig()))
     assert len(found) == n * m
     assert found.values.dtype == dtype
@@ -191,7 +190,7 @@ def test_nothing_stored_is_nothing_matched(shape: tuple[int, int], matcher: str)
     assert scores.best(2)[1].tolist() == [[-1, -1]] * shape[0]
     if 0 in shape:
         empty = Scores.cosine(torch.zeros(shape[0], 4), torch.zeros(shape[1], 4))
-        assert len(sparse_matcher(empty, matcher, MatchingConfig(), 2)) == 0
+        assert len(apply_sparse_matcher(top_pairs(empty, 2), matcher, MatchingConfig())) == 0
 
 
 def test_twins_are_kept_by_their_number_whatever_the_blocks() -> None:
@@ -218,15 +217,15 @@ def test_keeping_the_best_of_six_thousand_entities_keeps_to_the_budget() -> None
         import torch
         from decentrl.config import MatchingConfig
         from decentrl.matching.similarity import Scores
-        from decentrl.matching.sparse import sparse_matcher
+        from decentrl.matching.sparse import apply_sparse_matcher, top_pairs
 
         torch.set_num_threads(1)
 
         def match(n, budget):
             vectors = torch.nn.functional.normalize(torch.randn(n, 8), dim=1)
             cosine = Scores.cosine(vectors, vectors.flip(0), budget)
-            sparse_matcher(cosine, "csls", MatchingConfig(), 5)
-            sparse_matcher(cosine, "sinkhorn", MatchingConfig(), 5)
+            apply_sparse_matcher(top_pairs(cosine, 5), "csls", MatchingConfig())
+            apply_sparse_matcher(top_pairs(cosine, 5), "sinkhorn", MatchingConfig())
 
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

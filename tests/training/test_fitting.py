@@ -18,10 +18,10 @@ from decentrl.config import Config
 from decentrl.errors import InputError
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
+from decentrl.nn.relational import RelationalModel
 from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, World, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
-from decentrl.training.relational import RelationalModel
 
 SIZE, SEEN, R = 24, 20, 2  # entities a side; those from SEEN on have no triple at first
 OFFSET = np.array([0, SIZE])
@@ -185,7 +185,8 @@ def test_the_weights_that_stay_are_those_of_the_chosen_round(
     Scripted(monkeypatch, 0.3, 0.5, 0.4)
     fitted = fit(configured("training.refit=false", rounds=2), VALID)
     once = fit(configured(rounds=1))  # held out, a link is as good as none
-    model = RelationalModel(twin_graphs(), configured())
+    graph, config = twin_graphs(), configured()
+    model = RelationalModel(graph.n_entities, graph.n_relations, config.model, config.distillation)
     model.load_state_dict(fitted.weights)
     encoded = model.encode(twin_graphs().relational_view())
     share = (1 - configured().propagation.weight) ** 0.5

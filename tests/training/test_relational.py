@@ -15,9 +15,10 @@ from decentrl.config import Config
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import RelationalView
+from decentrl.nn.relational import RelationalModel
 from decentrl.training import relational
 from decentrl.training.loop import train
-from decentrl.training.relational import RelationalModel, RelationalObjective
+from decentrl.training.relational import RelationalObjective
 
 SIZE, SEEN, R, D = 13, 10, 2, 6
 # Entities 10 … 12 of either side have no triple in training. Later 10 comes to know 0 and 1, and
@@ -55,7 +56,9 @@ def configured(*settings: str) -> Config:
 
 def make(*settings: str) -> RelationalModel:
     torch.manual_seed(0)
-    return RelationalModel(KNOWN, configured(*settings)).double()
+    config = configured(*settings)
+    sizes = KNOWN.n_entities, KNOWN.n_relations
+    return RelationalModel(*sizes, config.model, config.distillation).double()
 
 
 def objective(*settings: str) -> RelationalObjective:

@@ -155,11 +155,6 @@ def apply_sparse_matcher(pairs: SparseScores, matcher: str, config: MatchingConf
     return pairs
 
 
-def sparse_matcher(cosine: Scores, matcher: str, config: MatchingConfig, keep: int) -> SparseScores:
-    """The scores of a matcher, of each entity's ``keep`` best pairs."""
-    return apply_sparse_matcher(top_pairs(cosine, keep), matcher, config)
-
-
 def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k highest of each row, [a, b] → [a, k] twice, in the order of their columns.
 

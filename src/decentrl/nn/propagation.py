@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import weighted_sum
 
@@ -89,8 +90,8 @@ def _sum_of(entities: Tensor, view: PropagationView) -> Tensor:
     return F.normalize(weighted_sum(_ones(view.heads, entities), entities, view.heads), dim=-1)
 
 
-def _ones(graph: object, like: Tensor) -> Tensor:
-    return like.new_ones(graph.n_edges)  # type: ignore[attr-defined]
+def _ones(graph: Adjacency, like: Tensor) -> Tensor:
+    return like.new_ones(graph.n_edges)
 
 
 def same_relations(features: Tensor, n_left: int, threshold: float) -> Tensor:

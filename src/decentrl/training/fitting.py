@@ -27,12 +27,14 @@ from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.nn.propagation import SeedPropagation, same_relations
+from decentrl.nn.relational import RelationalModel
 from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.loop import Row, train
-from decentrl.training.relational import RelationalModel, RelationalObjective
+from decentrl.training.relational import RelationalObjective
 from decentrl.training.unlinked import Unlinked, found_links, learn_confidence, validate
 
 Model = AlignmentModel | RelationalModel
+MODELS: dict[str, type[Model]] = {"dan": AlignmentModel, "reflection": RelationalModel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +144,10 @@ class Pass:
     def start(self) -> None:
         config, known = self.world.config, self.world.known
         torch.manual_seed(config.seed)
-        if config.model.encoder == "dan":
-            self.model = AlignmentModel(
-                known.n_entities, known.n_relations, config.model, config.distillation
-            ).to(self.world.device)
-        elif config.model.encoder == "reflection":
-            self.model = RelationalModel(known, config).to(self.world.device)
+        kind = MODELS.get(config.model.encoder)
+        if kind is not None:
+            sizes = known.n_entities, known.n_relations
+            self.model = kind(*sizes, config.model, config.distillation).to(self.world.device)
         self._train(config.training.epochs)
 
     def go_on(self) -> None:
@@ -159,6 +159,17 @@ class Pass:
         self.round += 1
         torch.manual_seed(_mixed(world.config.seed, self.round))
         self._train(settings.epochs)
+
+    def state(self) -> tuple[Ids, dict[str, Tensor]]:
+        """The links found so far, and a copy of the weights."""
+        weights = {} if self.model is None else self.model.state_dict()
+        return self.found, {name: tensor.clone() for name, tensor in weights.items()}
+
+    def restore(self, found: Ids, weights: dict[str, Tensor]) -> None:
+        """Go back to a :meth:`state`."""
+        self.found = found
+        if self.model is not None:
+            self.model.load_state_dict(weights)
 
     def unlinked(self, among: Ids | None = None) -> Unlinked:
         """Entities that no known link has taken, and those of the validation links."""
@@ -293,18 +304,11 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
         rounds.append(validate(vectors, unlinked, first.valid, config.matching))
         if rounds[-1]["mrr"] > best:  # steadier than Hits@1 on a few hundred links
             best, chosen = rounds[-1]["mrr"], number
-            kept = (
-                first.found,
-                {}
-                if first.model is None
-                else {name: tensor.clone() for name, tensor in first.model.state_dict().items()},
-            )
+            kept = first.state()
             confidence = learn_confidence(
                 vectors, unlinked, first.valid, config.matching, config.seed
             )
-    first.found, weights = kept
-    if first.model is not None:
-        first.model.load_state_dict(weights)
+    first.restore(*kept)
     return chosen, rounds, confidence
 
 
