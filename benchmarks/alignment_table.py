@@ -44,7 +44,7 @@ VARIANTS = {
     "paper": ("paper", ()),
     "paper-code": ("paper-code", ()),
     "propagate": ("propagate", ()),
-    "strong-self": ("strong", ("self_training.rounds=2",)),
+    "strong-self": ("strong", ("self_training.rounds=3",)),
     "strong": ("strong", ()),
 }
 NAMES = ("hits@1", "hits@10", "mrr")

@@ -74,12 +74,14 @@ def dense(rounds: int) -> tuple[Tensor, Tensor]:
     (seeds,) = draws((len(LINKS), DIM))
     for (left, right), vector in zip(LINKS.tolist(), unit(seeds), strict=True):
         entities[left] = entities[right] = vector
-    all_entities, all_relations = [entities], [unit(heads @ entities)]
+    relations = torch.zeros(2 * R, DIM, dtype=torch.float64)
+    all_entities, all_relations = [entities], [relations]
     for _ in range(rounds):
-        entities = unit((edges + degrees) @ entities + tails @ all_relations[-1])
+        moved = unit((edges + 2 * degrees) @ entities + tails @ relations)
+        entities, relations = moved, unit(heads @ entities)
         all_entities.append(entities)
-        all_relations.append(unit(heads @ entities))
-    return torch.cat(all_entities, 1), torch.cat(all_relations, 1)
+        all_relations.append(relations)
+    return unit(torch.cat(all_entities, 1)), torch.cat(all_relations, 1)
 
 
 def twins(seed: int = 0, n: int = 30, r: int = 6) -> tuple[MergedGraph, np.ndarray, np.ndarray]:

@@ -80,8 +80,8 @@ def align(
         bool,
         typer.Option(
             "--self-train",
-            help="Learn from found links too, in up to 2 rounds; validation links choose how many "
-            "(short for --set self_training.rounds=2).",
+            help="Learn from found links too, in up to 3 rounds; validation links choose how many "
+            "(short for --set self_training.rounds=3).",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -103,7 +103,7 @@ def align(
 
     decentrl align --dataset world -o run
     """
-    more = ["self_training.rounds=2"] if self_train else []
+    more = ["self_training.rounds=3"] if self_train else []
     config = Config.from_preset(preset, [*more, *(settings or ())], seed)
     if not resume:
         _check_sources(dataset, left, right, links, open_world)

@@ -20,12 +20,13 @@ class SeedPropagation:
     r"""Features of entities and relations from the links around them.
 
     .. math::
-        R \leftarrow \mathrm{norm}(A_{re} E), \quad
-        E \leftarrow \mathrm{norm}((A_{ee} + D) E + A_{er} R)
+        R^{k+1} = \mathrm{norm}(A_{re} E^k), \quad
+        E^{k+1} = \mathrm{norm}((A_{ee} + 2D) E^k + A_{er} R^k)
 
-    E starts with one random unit vector a link and 0 elsewhere; A_ee counts edges, D is the degree,
-    A_re joins a directed relation to its heads and A_er an entity to the relations it is a tail of;
-    norm makes rows of length 1. The idea is that of LightEA (label propagation in three views).
+    E⁰ is one random unit vector a link and 0 elsewhere, R⁰ is 0: what relations carry arrives a
+    round later than what edges do. A_ee counts edges, D is the degree, A_re joins a directed
+    relation to its heads and A_er an entity to the relations it is a tail of; norm makes rows of
+    length 1. The idea is that of LightEA (label propagation in three views).
 
     Args:
         view: the graph, on the device to work on.
@@ -47,16 +48,17 @@ class SeedPropagation:
             entities[side] = seeds
         degrees = view.edges.degrees()[:, None].to(entities.dtype)
         steps = [entities]
-        relations = [_sum_of(entities, view)]
+        relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
         for _ in range(rounds):
             moved = weighted_sum(_ones(view.edges, entities), entities, view.edges)
-            moved += degrees * entities
+            moved += 2 * degrees * entities
             moved += weighted_sum(_ones(view.tails, entities), relations[-1], view.tails)
+            relations.append(_sum_of(entities, view))
             entities = F.normalize(moved, dim=-1)
             steps.append(entities)
-            relations.append(_sum_of(entities, view))
-        self.entities = torch.cat(steps, -1)  # [n_entities, (rounds + 1) · dim]
-        self.relations = torch.cat(relations, -1)  # [2 · n_relations, (rounds + 1) · dim]
+        # Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim] and [2 · n_relations, …].
+        self.entities = F.normalize(torch.cat(steps, -1), dim=-1)
+        self.relations = torch.cat(relations, -1)
 
     def features(self, relation_dim: int, width: int, out: Tensor | None = None) -> Tensor:
         r"""What links an entity meets beyond which relations: [n_entities, relation_dim · width].
