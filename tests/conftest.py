@@ -111,3 +111,49 @@ def world_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def open_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in the open world."""
     return _finished_run(tmp_path_factory.mktemp("runs") / "open", "--open-world")
+
+
+PREDICT = (
+    "--preset", "paper", "--set", "model.dim=16", "--set", "training.epochs=4",
+    "--set", "training.batch=64", "--set", "training.validate_every=2", "--device", "cpu",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def people() -> list[tuple[str, str, str]]:
+    """A small graph in which one thing follows from another: who lives where is citizen of what."""
+    rng = random.Random(3)
+    cities = {f"city {i}": f"country {i % 4}" for i in range(8)}
+    rows = {(city, "lies in", country) for city, country in cities.items()}
+    rows |= {(f"country {i}", "speaks", f"language {i % 3}") for i in range(4)}
+    for i in range(32):
+        city = f"city {rng.randrange(8)}"
+        rows |= {(f"person {i}", "lives in", city), (f"person {i}", "citizen of", cities[city])}
+        friend = (i + 1 + rng.randrange(30)) % 32
+        rows |= {(f"person {i}", "knows", f"person {friend}")}
+        rows |= {(f"person {friend}", "knows", f"person {i}")}
+    return sorted(rows)
+
+
+@pytest.fixture(scope="session")
+def people_file(
+    people: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same as a TSV file; nobody writes to it."""
+    file = tmp_path_factory.mktemp("people") / "people.tsv"
+    file.write_text("".join("\t".join(row) + "\n" for row in people), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def people_run(people_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of prediction; nobody writes to it."""
+    from typer.testing import CliRunner
+
+    from decentrl.cli.commands import app
+
+    folder = tmp_path_factory.mktemp("runs") / "people"
+    asked = ["complete", str(people_file), *PREDICT, "-o", str(folder)]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 import decentrl as package
 from decentrl import bundle as module
 from decentrl.aligner import Aligner
-from decentrl.bundle import MANIFEST, VERSION, Bundle, read_bundle, write_bundle
+from decentrl.bundle import MANIFEST, VERSION, Bundle, kind_of, read_bundle, write_bundle
 from decentrl.data.registry import load_dataset
 from decentrl.errors import BundleError, ConfigError
+from decentrl.predictor import Predictor
 
 FILES = {
     "README.md",
@@ -178,11 +179,69 @@ def test_strange_labels_come_back(tmp_path: Path) -> None:
     assert set(Aligner.load(tmp_path / "run", "cpu").task.left.entities) == set(names)
 
 
+# Predictors
+
+
+def test_a_predictor_comes_back_too(people_run: Path) -> None:
+    folder = people_run / "bundle"
+    assert {path.name for path in folder.iterdir()} == FILES
+    found, loaded = read_bundle(folder, "predictor"), Predictor.load(people_run, "cpu")
+    task = loaded.task
+    assert found.config == loaded.config
+    assert found.task.content_hash() == task.content_hash()
+    assert (found.task.auxiliary, found.task.new_entities) == (None, None)
+    assert set(found.vectors) == {"entities"}
+    assert found.vectors["entities"].shape == (len(task.graph.entities), 16)
+    state = loaded._trained.state_dict()
+    assert set(found.weights) == set(state)
+    assert all(torch.equal(found.weights[name], tensor) for name, tensor in state.items())
+    assert set(found.matching) == set(loaded._confidence.to_tensors())
+    assert f"# {task.name}: entity prediction" in found.card
+
+
+def test_what_arrived_in_a_predictor_comes_back(people_run: Path, tmp_path: Path) -> None:
+    predictor = Predictor.load(people_run, "cpu").add([("newcomer", "lives in", "city 3")])
+    predictor.save(tmp_path)
+    task = read_bundle(tmp_path / "bundle", "predictor").task
+    assert task.auxiliary.tolist() == predictor.task.auxiliary.tolist()
+    assert task.new_entities.tolist() == [len(task.graph.entities) - 1]
+    assert task.graph.entities == predictor.task.graph.entities
+
+
+def test_each_kind_says_what_it_is(small: tuple[Aligner, Path], people_run: Path) -> None:
+    assert (kind_of(small[1]), kind_of(people_run)) == ("aligner", "predictor")
+    with pytest.raises(BundleError, match=r"this run is about prediction; .*`decentrl predict`"):
+        Aligner.load(people_run)
+    with pytest.raises(BundleError, match=r"this run is about alignment; .*`decentrl match`"):
+        Predictor.load(small[1])
+    for load in (Predictor.load, kind_of):
+        with pytest.raises(BundleError, match="absent: no such run"):
+            load(small[1] / "absent")
+
+
+def test_a_kind_that_is_not_known_yet_says_upgrade(copy: Path) -> None:
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    del manifest["sha256"]
+    (copy / MANIFEST).write_text(module._sealed({**manifest, "kind": "oracle"}), "utf-8")
+    with pytest.raises(BundleError, match=r"holds a oracle, which .* does not know; upgrade"):
+        kind_of(copy)
+
+
+def test_weights_of_another_model_are_told(people_run: Path, tmp_path: Path) -> None:
+    bundle = read_bundle(people_run / "bundle", "predictor")
+    weights = {name: tensor for name, tensor in bundle.weights.items() if name != "log_scale"}
+    other = Bundle(bundle.config, bundle.task, weights, bundle.vectors, bundle.card)
+    write_bundle(other, tmp_path / "bundle")
+    with pytest.raises(BundleError, match="its weights are not those of its settings") as caught:
+        Predictor.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 # Nothing is unpickled
 
 
 def test_loading_unpickles_nothing(
-    small: tuple[Aligner, Path], monkeypatch: pytest.MonkeyPatch
+    small: tuple[Aligner, Path], people_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("something was unpickled")
@@ -195,6 +254,8 @@ def test_loading_unpickles_nothing(
     with pytest.raises(AssertionError, match="unpickled"):
         torch.load("anything")
     assert Aligner.load(small[1], "cpu").match(top=1).num_rows > 0
+    loaded = Predictor.load(people_run, "cpu")
+    assert loaded.predict(head="person 1", relation="knows").num_rows > 0
 
 
 def test_no_source_file_can_unpickle() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from decentrl.card import alignment_card
-from decentrl.config import Config
+from decentrl.card import alignment_card, prediction_card
+from decentrl.config import Config, PredictionConfig
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.graph_task import GraphTask
 from decentrl.data.registry import load_dataset
 
 ROW: dict[str, Any] = {
@@ -61,3 +62,24 @@ def test_the_way_to_load_it_is_python(task: AlignmentTask) -> None:
     card = alignment_card(task, Config.from_preset("tiny"))
     code = card.split("```python\n")[1].split("```")[0]
     assert "Aligner.load" in ast.unparse(ast.parse(code))
+
+
+def test_the_card_of_a_prediction() -> None:
+    task = load_dataset("world/cldr", open_world=True)
+    assert isinstance(task, GraphTask)
+    config = PredictionConfig.from_preset("paper", seed=4)
+    row = {"group": "all", "name": "all", "n": 1654, "mrr": 0.25, "hits@1": 0.123456}
+    row |= {"hits@3": 0.2, "hits@10": 0.5}
+    card = prediction_card(task, config, [row, {**row, "group": "relation", "name": "speaks"}])
+    assert card.startswith("# world/cldr: entity prediction\n")
+    assert "preset `paper`, seed 4" in card
+    assert f"{len(task.graph.triples):,} to train, {len(task.valid):,} to validate" in card
+    assert task.auxiliary is not None
+    assert task.new_entities is not None
+    later = f"{len(task.auxiliary):,} triples arrived after training, with"
+    assert f"{later} {len(task.new_entities):,} new entities" in card
+    assert "| all | 1,654 | 0.250 | 0.123 | 0.200 | 0.500 |\n" in card
+    assert "speaks" not in card
+    assert "|" not in prediction_card(task, config)
+    code = card.split("```python\n")[1].split("```")[0]
+    assert "Predictor.load" in ast.unparse(ast.parse(code))

@@ -15,9 +15,9 @@ import decentrl
 def test_every_public_name_is_there_and_has_one_home() -> None:
     assert sorted(decentrl.__all__) == decentrl.__all__ == dir(decentrl)
     assert len(set(decentrl.__all__)) == len(decentrl.__all__)
-    assert {"Aligner", "KnowledgeGraph", "AlignmentTask", "Config", "load_dataset"} <= set(
-        decentrl.__all__
-    )
+    public = {"Aligner", "AlignmentTask", "Config", "GraphTask", "KnowledgeGraph"}
+    public |= {"PredictionConfig", "Predictor", "load_dataset"}
+    assert public <= set(decentrl.__all__)
     assert set(decentrl._HOMES) | {"__version__"} == set(decentrl.__all__)
     for name, home in decentrl._HOMES.items():
         found = getattr(decentrl, name)
@@ -46,9 +46,9 @@ def test_importing_the_package_is_light() -> None:
         "import sys, decentrl, decentrl.errors, decentrl.data\n"
         "heavy = {'torch', 'pyarrow', 'numpy', 'safetensors', 'rich', 'typer'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "decentrl.Config\n"
+        "decentrl.Config, decentrl.PredictionConfig\n"
         "assert not {'torch', 'pyarrow', 'numpy'} & set(sys.modules)\n"
-        "decentrl.KnowledgeGraph\n"
+        "decentrl.KnowledgeGraph, decentrl.GraphTask\n"
         "assert 'torch' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

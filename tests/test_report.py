@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decentrl.report import Report, render_report
+from decentrl.report import PredictionReport, Report, render_prediction_report, render_report
 
 VOID = {"meta", "br", "wbr"}
 
@@ -305,3 +305,141 @@ def test_the_page_follows_the_reader_into_the_dark_and_onto_paper(report: Report
     source = render_report(report)
     assert "prefers-color-scheme:dark" in source
     assert "@media print" in source
+
+
+# Prediction
+
+
+def answered(group: str, name: str, **changes: Any) -> dict[str, Any]:
+    row = {"group": group, "name": name, "n": 1006, "mrr": 0.4567, "hits@1": 0.3333}
+    return row | {"hits@3": 0.5, "hits@10": 0.6789, "mr": 1234.56} | changes
+
+
+def question(**changes: Any) -> dict[str, Any]:
+    row = {"head": "Rwanda", "relation": "borders", "tail": "Croatia", "asked": "tail"}
+    row |= {"truth": ["Tanzania"], "probability": 0.125, "score": 3.0, "correct": False}
+    return row | changes
+
+
+@pytest.fixture
+def prediction() -> PredictionReport:
+    return PredictionReport(
+        title="world/geonames",
+        facts=[("preset", "paper")],
+        results=[
+            answered("all", "all"),
+            answered("direction", "tail", n=503, mrr=0.5),
+            answered("direction", "head", n=503, mrr=0.25),
+            answered("category", "N-1", n=648, **{"hits@10": 0.75}),
+            answered("relation", "borders", n=10, mrr=0.111),
+            answered("relation", "speaks", n=99, mrr=0.222),
+        ],
+        frequency={"mrr": 0.149, "hits@1": 0.1, "hits@3": 0.16, "hits@10": 0.24, "mr": 709.2},
+        confidence={"ece": 0.017, "mean": 0.3, "right": 0.31},
+        history=[
+            {"epoch": 1, "loss": 0.9},
+            {"epoch": 2, "loss": 0.4, "valid_mrr": 0.337},
+            {"epoch": 3, "loss": 0.25, "valid_mrr": 0.3},
+        ],
+        probabilities={"right": [0.9, 0.7, None], "wrong": [0.2, 0.85]},
+        samples=[
+            question(),
+            question(head="Laiwu", tail="China", correct=True, truth=["China"], probability=0.9),
+            question(asked="head", truth=["Kenya", "Uganda"], probability=None),
+        ],
+        command="decentrl complete --dataset world/geonames -o run",
+    )
+
+
+def test_the_page_of_a_prediction_says_what_it_was_given(prediction: PredictionReport) -> None:
+    page = Page(render_prediction_report(prediction))
+    assert (
+        "Of 1,006 questions, 33 % are answered right at once and 68 % within the first ten. "
+        "By training frequency alone, 24 % would be within the first ten."
+    ) in page.text
+    assert ["this model", "1,006", "0.457", "33.3", "50.0", "67.9", "1,234.6"] in page.rows
+    assert [
+        "for the tail (h, r, ?)",
+        "503",
+        "0.500",
+        "33.3",
+        "50.0",
+        "67.9",
+        "1,234.6",
+    ] in page.rows
+    assert ["training frequency", "", "0.149", "10.0", "16.0", "24.0", "709.2"] in page.rows
+    assert ["Rwanda – borders → ?", "Croatia", "Tanzania", "0.125"] in page.rows
+    assert ["Laiwu – borders → ?", "China", "✓", "0.900"] in page.rows
+    assert ["? – borders → Croatia", "Rwanda", "Kenya, Uganda", "–"] in page.rows
+    assert "Validation MRR, best 0.337 at epoch 2" in page.text
+    assert "Half of the right have 0.8 or more; 50 % of the wrong do." in page.text
+    assert "Calibration error0.017" in page.text
+    for words in ("75.0 %", "n = 648", "decentrl complete --dataset world/geonames -o run"):
+        assert words in page.words
+    names = [row[0] for row in page.rows]
+    assert names.index("speaks") < names.index("borders"), "the most asked relation comes first"
+
+
+def test_the_open_world_of_a_prediction_appears_only_when_measured(
+    prediction: PredictionReport,
+) -> None:
+    assert "arrived after training" not in Page(render_prediction_report(prediction)).text
+    cell = answered("open world", "new query, known answer", n=213, mrr=0.428)
+    rows = [*prediction.results[:4], cell, *prediction.results[4:]]
+    page = Page(render_prediction_report(replace(prediction, results=rows)))
+    assert ["By who arrived after training"] in page.rows
+    assert "MRR, new asks0.428of 213 with an entity unseen in training" in page.text
+
+
+@pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", "\"'><img src=x onerror=a>"])
+def test_text_from_outside_stays_text_in_predictions(
+    prediction: PredictionReport, hostile: str
+) -> None:
+    benign = Page(render_prediction_report(prediction))
+    page = Page(
+        render_prediction_report(
+            replace(
+                prediction,
+                title=hostile,
+                facts=[(hostile, hostile)],
+                results=[
+                    {**row, "name": hostile} if row["group"] in ("relation", "category") else row
+                    for row in prediction.results
+                ],
+                samples=[
+                    {
+                        **row,
+                        "head": hostile,
+                        "relation": hostile,
+                        "truth": [hostile] * len(row["truth"]),
+                    }
+                    for row in prediction.samples
+                ],
+                command=hostile,
+            )
+        )
+    )
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in benign.tags]
+    assert hostile in page.words
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+
+
+@pytest.mark.parametrize(
+    ("part", "heading"),
+    [
+        ("results", "All results"),
+        ("results", "Relation by relation"),
+        ("results", "Hits@10 by category"),
+        ("history", "Training"),
+        ("probabilities", "How far to trust a probability"),
+        ("samples", "A sample of the answers"),
+    ],
+)
+def test_a_part_of_a_prediction_without_data_disappears_alone(
+    prediction: PredictionReport, part: str, heading: str
+) -> None:
+    full = Page(render_prediction_report(prediction))
+    empty = type(getattr(prediction, part))()
+    bare = Page(render_prediction_report(replace(prediction, **{part: empty})))
+    assert heading in full.words
+    assert heading not in bare.words

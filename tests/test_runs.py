@@ -12,12 +12,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from decentrl.config import SECTIONS, Config
+from decentrl.config import SECTIONS, Config, PredictionConfig
 from decentrl.errors import BundleError, DecentRLError, InputError
+from decentrl.predictor import Predictor
 from decentrl.runs import (
+    GraphSources,
     Sources,
     align,
     average,
+    complete,
     make_report,
     pick_samples,
     read_settings,
@@ -384,3 +387,159 @@ def test_the_report_counts_the_epochs_of_all_stages_in_one_row(
     assert [row["epoch"] for row in aligner.history] == [1, 2, 1, 2]
     assert [row["epoch"] for row in report.history] == [1, 2, 3, 4]
     assert report.matcher == aligner.config.matching.matcher
+
+
+# One graph
+
+
+def graph_config(*settings: str, seed: int = 0) -> PredictionConfig:
+    small = ("model.dim=8", "training.epochs=3", "training.validate_every=1", "training.batch=64")
+    return PredictionConfig.from_preset("paper", (*small, *settings), seed)
+
+
+@pytest.fixture
+def one(people_file: Path) -> GraphSources:
+    return GraphSources(triples=str(people_file))
+
+
+def test_a_run_of_prediction_leaves_these_files_and_no_other(
+    people_run: Path, world_run: Path
+) -> None:
+    shared = names(world_run) - {"matches.parquet"}
+    assert names(people_run) == shared | {"predictions.parquet"}
+
+
+def test_results_of_prediction_have_the_documented_keys(people_run: Path) -> None:
+    results = json.loads((people_run / "results.json").read_bytes())
+    assert list(results) == [
+        "dataset", "open_world", "task", "preset", "seed", "device", "seconds",
+        "peak_memory_bytes", "results", "frequency", "confidence",
+    ]  # fmt: skip
+    assert (results["dataset"], results["task"], results["preset"]) == (
+        "people", "prediction", "paper",
+    )  # fmt: skip
+    assert list(results["seconds"]) == ["read", "train", "evaluate"]
+    predictor = Predictor.load(people_run, "cpu")
+    assert results["results"] == predictor.evaluate()[0]
+    assert results["frequency"] == predictor.frequency()
+    assert results["confidence"] == predictor.confidence()
+    for row in results["results"]:
+        assert list(row) == ["group", "name", "n", "mrr", "hits@1", "hits@3", "hits@10", "mr"]
+
+
+def test_predictions_are_a_parquet_table_of_the_test_questions(people_run: Path) -> None:
+    table = pq.read_table(people_run / "predictions.parquet")
+    assert table.equals(Predictor.load(people_run, "cpu").test_predictions())
+    assert table.num_rows > 0
+
+
+def test_metrics_and_settings_of_prediction(people_run: Path, people_file: Path) -> None:
+    rows = [json.loads(line) for line in (people_run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
+    assert {"valid_mrr", "valid_hits@1", "valid_hits@10"} <= set(rows[-1])
+    sources, used = read_settings(people_run)
+    assert sources == GraphSources(triples=str(people_file))
+    assert used == Predictor.load(people_run, "cpu").config
+
+
+def test_held_out_shares_of_one_file(one: GraphSources, people: list[Any]) -> None:
+    task = one.read(0)
+    n = len(people)
+    assert (len(task.test), len(task.valid)) == (round(0.1 * n), round(0.1 * n))
+    assert len(replace(one, holdout=0.2).read(0).test) == round(0.2 * n)
+    assert len(replace(one, holdout=0.0).read(0).test) == 0
+    assert len(one.read(0, 0.3).valid) == round(0.3 * n)
+    assert one.read(1).test.tolist() != task.test.tolist()
+    assert task.name == "people"
+
+
+def test_files_of_their_own_are_taken_as_they_are(
+    people: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    parts = {"train": people[20:], "valid": people[:10], "test": people[10:20]}
+    parts["test"] = [*parts["test"], ("person 0", "met", "a stranger")]
+    files = {}
+    for name, rows in parts.items():
+        files[name] = tmp_path / f"{name}.tsv"
+        files[name].write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    given = GraphSources(
+        triples=str(files["train"]), valid=str(files["valid"]), test=str(files["test"])
+    )
+    task = given.read(0)
+    assert (len(task.graph.triples), len(task.valid), len(task.test)) == (len(people) - 20, 10, 11)
+    assert "a stranger" in task.graph.entities
+    half = replace(given, valid="").read(0)
+    assert half.test.shape == (11, 3)
+    assert len(half.valid) == round(0.1 * (len(people) - 20))
+    half = replace(given, test="").read(0)
+    assert half.valid.shape == (10, 3)
+    assert len(half.test) == round(0.1 * (len(people) - 20))
+    files["test"].write_text("\t".join(people[0]) + "\n", "utf-8")
+    with pytest.raises(InputError, match=r"test\.tsv:1: this test triple is also a validation tri"):
+        given.read(0)
+
+
+def test_two_graphs_cannot_be_completed() -> None:
+    with pytest.raises(InputError, match=r"world is two graphs, prediction needs one; .*list"):
+        GraphSources(dataset="world").read(0)
+
+
+def test_without_test_triples_a_run_is_still_whole(one: GraphSources, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    _, results = complete(replace(one, holdout=0.0), graph_config(), run, device="cpu")
+    assert (results["results"], results["frequency"], results["confidence"]) == ([], {}, {})
+    assert pq.read_table(run / "predictions.parquet").num_rows == 0
+    assert (run / "report.html").exists()
+
+
+def test_prediction_goes_on_after_a_kill_and_ends_alike(one: GraphSources, tmp_path: Path) -> None:
+    def on_epoch(row: Row) -> None:
+        if row["epoch"] == 2:
+            raise Killed
+
+    used = graph_config("training.checkpoint_every=0")
+    with pytest.raises(Killed):
+        complete(one, used, tmp_path / "run", device="cpu", on_epoch=on_epoch)
+    origin, again = read_settings(tmp_path / "run")
+    assert (origin, again) == (one, used)
+    resumed = complete(origin, again, tmp_path / "run", device="cpu", resume=True)
+    whole = complete(one, used, tmp_path / "whole", device="cpu")
+    assert resumed[1]["results"] == whole[1]["results"]
+    assert resumed[0].vectors.equal(whole[0].vectors)
+    assert [row["loss"] for row in resumed[0].history] == [row["loss"] for row in whole[0].history]
+
+
+def test_a_graph_that_cannot_be_learned_leaves_nothing(one: GraphSources, tmp_path: Path) -> None:
+    for bad in (replace(one, holdout=1.5), replace(one, triples="absent.tsv")):
+        with pytest.raises(InputError):
+            complete(bad, graph_config(), tmp_path / "deep" / "run", device="cpu")
+    with pytest.raises(DecentRLError):
+        complete(one, graph_config("training.learning_rate=1e30"), tmp_path / "run", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_that_test_other_relations_are_averaged(people_run: Path) -> None:
+    first = json.loads((people_run / "results.json").read_bytes())
+    second = json.loads((people_run / "results.json").read_bytes()) | {"seed": 1}
+    gone = next(row for row in first["results"] if row["group"] == "relation")
+    second["results"] = [row for row in second["results"] if row != gone]
+    second["results"].append({**gone, "name": "only here"})
+    second["results"].insert(3, {**gone, "group": "category", "name": "9-9"})
+    for row in second["results"]:
+        row["mrr"] += 0.5
+    second["frequency"] = {name: value + 1 for name, value in first["frequency"].items()}
+    mean = average([first, second])
+    found = {(row["group"], row["name"]): row for row in mean["results"]}
+    assert len(found) == len(mean["results"]) == len(first["results"]) + 2
+    before = first["results"][0]
+    assert found["all", "all"]["mrr"] == pytest.approx(before["mrr"] + 0.25)
+    assert found["all", "all"]["mrr_std"] == pytest.approx(0.5 / 2**0.5)
+    assert found["relation", gone["name"]]["mrr"] == pytest.approx(gone["mrr"])
+    assert found["relation", "only here"]["mrr"] == pytest.approx(gone["mrr"] + 0.5)
+    groups = [row["group"] for row in mean["results"]]
+    assert [g for i, g in enumerate(groups) if g not in groups[:i]] == [
+        "all", "direction", "category", "relation",
+    ]  # fmt: skip
+    assert groups == sorted(groups, key=["all", "direction", "category", "relation"].index)
+    assert mean["frequency"]["mrr"] == pytest.approx(first["frequency"]["mrr"] + 0.5)
+    assert "self_training" not in mean

@@ -13,16 +13,21 @@ from decentrl._version import __version__
 
 if TYPE_CHECKING:
     from decentrl.aligner import Aligner
-    from decentrl.config import Config
+    from decentrl.config import Config, PredictionConfig
     from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.graph_task import GraphTask
     from decentrl.data.knowledge_graph import KnowledgeGraph
     from decentrl.data.registry import load_dataset
+    from decentrl.predictor import Predictor
 
 _HOMES = {
     "Aligner": "decentrl.aligner",
     "AlignmentTask": "decentrl.data.alignment_task",
     "Config": "decentrl.config",
+    "GraphTask": "decentrl.data.graph_task",
     "KnowledgeGraph": "decentrl.data.knowledge_graph",
+    "PredictionConfig": "decentrl.config",
+    "Predictor": "decentrl.predictor",
     "load_dataset": "decentrl.data.registry",
 }
 
@@ -30,7 +35,10 @@ __all__ = [
     "Aligner",
     "AlignmentTask",
     "Config",
+    "GraphTask",
     "KnowledgeGraph",
+    "PredictionConfig",
+    "Predictor",
     "__version__",
     "load_dataset",
 ]

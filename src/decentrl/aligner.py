@@ -14,13 +14,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from decentrl.bundle import Bundle, read_bundle, write_bundle
+from decentrl.bundle import Bundle, bundle_folder, read_bundle, write_bundle
 from decentrl.card import alignment_card
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Ids
-from decentrl.errors import BundleError, ConfigError, InputError
+from decentrl.device import cuda_devices, pick_device
+from decentrl.errors import ConfigError, InputError
 from decentrl.graph.merged import MergedGraph
 from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
 from decentrl.matching.confidence import Confidence, expected_calibration_error
@@ -117,7 +118,7 @@ class Aligner:
             on_epoch=on_epoch,
         )
         offset = np.array([0, known.n_left])
-        with torch.random.fork_rng(devices=_cuda_devices(self.device)):
+        with torch.random.fork_rng(devices=cuda_devices(self.device)):
             fitted = fit_alignment(world, task.valid + offset)
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
@@ -332,10 +333,7 @@ class Aligner:
     @classmethod
     def load(cls, run: str | PathLike[str], device: str = "auto") -> Aligner:
         """Read what :meth:`save` wrote; ``run`` may also be the bundle folder itself."""
-        folder = Path(run)
-        if not folder.is_dir():
-            raise BundleError(f"{folder}: no such run; give the folder that a run has written")
-        bundle = read_bundle(folder if (folder / "bundle.json").exists() else folder / "bundle")
+        bundle = read_bundle(bundle_folder(run), "aligner")
         aligner = cls(bundle.config, device)
         aligner._task, aligner._weights = bundle.task, bundle.weights
         aligner._vectors = {k: v.to(aligner.device) for k, v in bundle.vectors.items()}
@@ -345,17 +343,6 @@ class Aligner:
         if matching:
             aligner._confidence = Confidence.from_tensors(matching)
         return aligner
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise ConfigError(f"no device {name!r}; there are: auto, cpu, cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("there is no CUDA device here; use --device cpu")
-    return torch.device(name)
 
 
 def _check_side(side: str) -> None:
@@ -378,10 +365,6 @@ def _threshold(
     if isinstance(asked, str) or not 0 <= asked <= 1:
         raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
     return asked
-
-
-def _cuda_devices(device: torch.device) -> list[int]:
-    return [torch.cuda.current_device()] if device.type == "cuda" else []
 
 
 def _graphs(task: AlignmentTask) -> tuple[MergedGraph, MergedGraph]:

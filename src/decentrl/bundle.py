@@ -1,8 +1,8 @@
-"""What a run leaves behind for later use: weights, vectors, labels, graphs, links, a card.
+"""What a run leaves behind for later use: weights, vectors, labels, the task, a card.
 
-A bundle is a folder of safetensors, Parquet, TOML, JSON and Markdown; nothing in it is ever
-unpickled. ``bundle.json`` lists every file with its size and SHA-256, and has a SHA-256 of its own;
-loading checks them.
+A bundle is of one kind, aligner or predictor. It is a folder of safetensors, Parquet, TOML, JSON
+and Markdown; nothing in it is ever unpickled. ``bundle.json`` lists every file with its size and
+SHA-256, and has a SHA-256 of its own; loading checks them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from decentrl._version import __version__
-from decentrl.config import Config, to_toml
+from decentrl.config import Config, PredictionConfig, Settings, to_toml
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
@@ -29,27 +31,33 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    Arrays = dict[str, npt.NDArray[Any]]
+
 FORMAT, VERSION = "decentrl-bundle", 1
 MANIFEST = "bundle.json"
-LABELS = ("left.entities", "left.relations", "right.entities", "right.relations")
+KindName = Literal["aligner", "predictor"]
+
+C = TypeVar("C", bound=Settings)
+T = TypeVar("T", AlignmentTask, GraphTask)
 
 
 @dataclass(frozen=True, eq=False)
-class Bundle:
-    """The contents of a bundle in memory."""
+class Bundle(Generic[C, T]):
+    """The contents of a bundle in memory; the task says of which kind it is."""
 
-    config: Config
-    task: AlignmentTask
+    config: C
+    task: T
     weights: dict[str, Tensor]
     vectors: dict[str, Tensor]
     card: str
     matching: dict[str, Tensor] = field(default_factory=dict)
 
 
-def write_bundle(bundle: Bundle, folder: Path) -> None:
+def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
     """Write to a temporary folder beside the target and rename it, so that no half is left."""
     from safetensors.torch import save_file
 
+    kind = "predictor" if isinstance(bundle.task, GraphTask) else "aligner"
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
@@ -63,7 +71,7 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
         manifest = {
             "format": FORMAT,
             "version": VERSION,
-            "kind": "aligner",
+            "kind": kind,
             "decentrl": __version__,
             "name": bundle.task.name,
             "data_sha256": bundle.task.content_hash(),
@@ -80,9 +88,27 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
         raise
 
 
-def read_bundle(folder: Path) -> Bundle:
-    """Read and verify a bundle; any damage is a :class:`BundleError` that names the file."""
+@overload
+def read_bundle(
+    folder: Path, kind: Literal["aligner"] = "aligner"
+) -> Bundle[Config, AlignmentTask]: ...
+
+
+@overload
+def read_bundle(
+    folder: Path, kind: Literal["predictor"]
+) -> Bundle[PredictionConfig, GraphTask]: ...
+
+
+def read_bundle(folder: Path, kind: KindName = "aligner") -> Bundle[Any, Any]:
+    """Read and verify a bundle; any damage is a :class:`BundleError` that names the file.
+
+    So is a bundle of another kind than asked for.
+    """
     manifest = _read_manifest(folder)
+    found, wanted = _KINDS[manifest["kind"]], _KINDS[kind]
+    if found is not wanted:
+        raise BundleError(f"{folder}: this run is about {found.about}; {found.remedy}")
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
@@ -93,9 +119,11 @@ def read_bundle(folder: Path) -> Bundle:
                 "copy the run again"
             )
     try:
-        config = Config.from_dict(tomllib.loads((folder / "config.toml").read_text("utf-8")))
-        labels = _read_labels(folder / "labels.parquet")
-        task = _task(manifest["name"], labels, _load(folder / "graphs.safetensors"))
+        values = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+        config = wanted.settings.from_dict(values)
+        labels = _read_labels(folder / "labels.parquet", wanted.labels)
+        arrays = {k: t.numpy() for k, t in _load(folder / "graphs.safetensors").items()}
+        task = wanted.task(manifest["name"], labels, arrays)
         weights = _load(folder / "weights.safetensors")
         vectors = _load(folder / "vectors.safetensors")
         matching = {}
@@ -105,6 +133,20 @@ def read_bundle(folder: Path) -> Bundle:
     except (KeyError, ValueError, OSError, ConfigError) as error:
         raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
     return Bundle(config, task, weights, vectors, card, matching)
+
+
+def bundle_folder(run: str | PathLike[str]) -> Path:
+    """Where the bundle of a run lies; ``run`` may also be the bundle itself."""
+    folder = Path(run)
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such run; give the folder that a run has written")
+    return folder if (folder / MANIFEST).exists() else folder / "bundle"
+
+
+def kind_of(run: str | PathLike[str]) -> KindName:
+    """Whether a run holds an aligner or a predictor."""
+    kind: KindName = _read_manifest(bundle_folder(run))["kind"]
+    return kind
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -128,6 +170,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest.pop("sha256", None)
     if _sealed(manifest).encode() != content:
         raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
+    if manifest.get("kind") not in _KINDS:
+        raise BundleError(
+            f"{path}: it holds a {manifest.get('kind')}, which this decentrl does not know; "
+            "upgrade decentrl"
+        )
     return manifest
 
 
@@ -181,10 +228,15 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise BundleError(f"{path}: damaged ({error}); copy the run again") from error
 
 
-def _task_tensors(task: AlignmentTask) -> dict[str, Tensor]:
+def _task_tensors(task: AlignmentTask | GraphTask) -> dict[str, Tensor]:
     import torch
 
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays = _graph_arrays(task) if isinstance(task, GraphTask) else _alignment_arrays(task)
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def _alignment_arrays(task: AlignmentTask) -> Arrays:
+    arrays: Arrays = {
         "left": task.left.triples,
         "right": task.right.triples,
         "train": task.train,
@@ -197,11 +249,10 @@ def _task_tensors(task: AlignmentTask) -> dict[str, Tensor]:
             "auxiliary.right": task.auxiliary[1],
             "unknown": task.unknown,
         }
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    return arrays
 
 
-def _task(name: str, labels: dict[str, Vocabulary], tensors: Mapping[str, Tensor]) -> AlignmentTask:
-    arrays = {key: tensor.numpy() for key, tensor in tensors.items()}
+def _alignment_task(name: str, labels: Mapping[str, Vocabulary], arrays: Arrays) -> AlignmentTask:
     left = KnowledgeGraph(labels["left.entities"], labels["left.relations"], arrays["left"])
     right = KnowledgeGraph(labels["right.entities"], labels["right.relations"], arrays["right"])
     auxiliary = None
@@ -219,7 +270,21 @@ def _task(name: str, labels: dict[str, Vocabulary], tensors: Mapping[str, Tensor
     )
 
 
-def _vocabularies(task: AlignmentTask) -> dict[str, Vocabulary]:
+def _graph_arrays(task: GraphTask) -> Arrays:
+    arrays: Arrays = {"graph": task.graph.triples, "valid": task.valid, "test": task.test}
+    later = {"auxiliary": task.auxiliary, "new_entities": task.new_entities}
+    return arrays | {name: array for name, array in later.items() if array is not None}
+
+
+def _graph_task(name: str, labels: Mapping[str, Vocabulary], arrays: Arrays) -> GraphTask:
+    graph = KnowledgeGraph(labels["entities"], labels["relations"], arrays["graph"])
+    later = arrays.get("auxiliary"), arrays.get("new_entities")
+    return GraphTask(name, graph, arrays["valid"], arrays["test"], *later)
+
+
+def _vocabularies(task: AlignmentTask | GraphTask) -> dict[str, Vocabulary]:
+    if isinstance(task, GraphTask):
+        return {"entities": task.graph.entities, "relations": task.graph.relations}
     return {
         "left.entities": task.left.entities,
         "left.relations": task.left.relations,
@@ -228,7 +293,7 @@ def _vocabularies(task: AlignmentTask) -> dict[str, Vocabulary]:
     }
 
 
-def _write_labels(task: AlignmentTask, path: Path) -> None:
+def _write_labels(task: AlignmentTask | GraphTask, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -240,7 +305,7 @@ def _write_labels(task: AlignmentTask, path: Path) -> None:
     pq.write_table(pa.concat_tables(tables), path)
 
 
-def _read_labels(path: Path) -> dict[str, Vocabulary]:
+def _read_labels(path: Path, names: tuple[str, ...]) -> dict[str, Vocabulary]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -251,5 +316,34 @@ def _read_labels(path: Path) -> dict[str, Vocabulary]:
         raise BundleError(f"{path}: damaged ({error}); copy the run again") from error
     return {
         name: Vocabulary(table.filter(pc.equal(table["vocabulary"], name))["label"].to_pylist())
-        for name in LABELS
+        for name in names
     }
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a bundle of this kind is read, and what to say to who wanted another."""
+
+    about: str
+    remedy: str
+    settings: type[Settings]
+    labels: tuple[str, ...]
+    task: Callable[[str, Mapping[str, Vocabulary], Arrays], AlignmentTask | GraphTask]
+
+
+_KINDS = {
+    "aligner": _Kind(
+        about="alignment",
+        remedy="ask it with `decentrl match`, or load it with Aligner.load",
+        settings=Config,
+        labels=("left.entities", "left.relations", "right.entities", "right.relations"),
+        task=_alignment_task,
+    ),
+    "predictor": _Kind(
+        about="prediction",
+        remedy="ask it with `decentrl predict`, or load it with Predictor.load",
+        settings=PredictionConfig,
+        labels=("entities", "relations"),
+        task=_graph_task,
+    ),
+}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from math import isfinite
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from decentrl.errors import ConfigError
 
@@ -116,8 +116,11 @@ class LossConfig:
 class TrainingConfig:
     epochs: int = setting(80, "passes over the training links", at_least=0)
     batch: int = setting(0, "links a step; 0 means all in one", at_least=0)
-    optimizer: Literal["adam", "rmsprop"] = setting("adam", "what follows the gradient")
+    optimizer: Literal["adam", "rmsprop", "adagrad"] = setting("adam", "what follows the gradient")
     learning_rate: float = setting(2e-3, "of the optimizer", at_least=0)
+    schedule: Literal["constant", "linear"] = setting(
+        "constant", "linear lowers the learning rate from epoch to epoch, to 0 after the last"
+    )
     valid: float = setting(0.1, "share of the training links held out for validation", at_least=0)
     refit: bool = setting(
         False, "once everything is chosen on the held-out links, train again on all of them"
@@ -159,27 +162,105 @@ class MatchingConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class PredictionModelConfig:
+    encoder: Literal["dan", "reflection", "none"] = setting(
+        "dan", "the paper's network, the relational one, or none: a table of embeddings"
+    )
+    dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
+    layers: int = setting(2, "number of layers, K", at_least=1)
+    relations: Literal["add", "multiply", "off"] = setting(
+        "multiply", "dan: how relation vectors enter"
+    )
+    relation_weight: float = setting(1.0, "dan: weight of the added relation vector")
+    residual: bool = setting(True, "dan: add g⁰ + gᵏ⁻¹ to every layer")
+    attention_dropout: float = setting(
+        0.3, "dan: dropout on attention scalars", at_least=0, at_most=1
+    )
+    context: bool = setting(
+        True, "reflection: weigh neighbours by their context too, not by the relation alone"
+    )
+    own: Literal["off", "add", "concatenate"] = setting(
+        "off", "an entity's own embedding: not used, added to what its neighbours say, or beside it"
+    )
+    own_dropout: float = setting(
+        0.0, "share of the entities that do without their own embedding in a step", at_least=0,
+        at_most=1,
+    )  # fmt: skip
+    input_dropout: float = setting(
+        0.0, "share of the entities whose input embedding nobody reads in a step", at_least=0,
+        at_most=1,
+    )  # fmt: skip
+    output: Literal["tied", "table"] = setting(
+        "tied", "answers are compared by the vectors that ask, or by a table (no new answers then)"
+    )
+    hidden: float = setting(
+        1.0,
+        "share of the edges between a batch's questions and answers hidden while it is learned",
+        at_least=0,
+        at_most=1,
+    )
+    dropout: float = setting(0.3, "dropout on entity vectors", at_least=0, at_most=1)
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    name: Literal["transe", "distmult", "complex", "rotate", "tucker", "conve"] = setting(
+        "complex", "how likely a triple is, from the vectors of its ends"
+    )
+    dim: int = setting(0, "width of the vectors it reads; 0 takes the encoder's", at_least=0)
+    normalise: bool = setting(True, "entity vectors have length 1")
+    scale: float = setting(20.0, "of the scores, at first; it is learned", at_least=1e-3)
+    dropout: float = setting(0.0, "dropout on the vector of a question", at_least=0, at_most=1)
+
+
+@dataclass(frozen=True)
+class PredictionLossConfig:
+    kind: Literal["softmax", "bce"] = setting(
+        "softmax", "one answer against all others, or every answer on its own"
+    )
+    candidates: int = setting(
+        0, "sampled entities that a step's answers compete with; 0 means all", at_least=0
+    )
+    smoothing: float = setting(
+        0.0, "share of a right answer spread over all", at_least=0, at_most=1
+    )
+    relations: float = setting(
+        0.0, "weight of asking for the relation between two entities too", at_least=0
+    )
+    n3: float = setting(0.0, "weight of the cubed absolute values of h, r and t", at_least=0)
+
+
+_Self = TypeVar("_Self", bound="Settings")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the settings of both jobs have in common; a preset is a TOML file in ``folder``."""
+
     preset: str = DEFAULT_PRESET
     seed: int = 0
-    model: ModelConfig = ModelConfig()
-    propagation: PropagationConfig = PropagationConfig()
-    distillation: DistillationConfig = DistillationConfig()
-    loss: LossConfig = LossConfig()
-    training: TrainingConfig = TrainingConfig()
-    self_training: SelfTrainingConfig = SelfTrainingConfig()
-    matching: MatchingConfig = MatchingConfig()
+
+    folder: ClassVar[str] = ""
 
     @classmethod
-    def from_preset(cls, name: str, overrides: Iterable[str] = (), seed: int = 0) -> Config:
+    def sections(cls) -> dict[str, Any]:
+        """The type of each section by its name."""
+        hints = get_type_hints(cls)
+        return {f.name: hints[f.name] for f in fields(cls) if f.name not in ("preset", "seed")}
+
+    @classmethod
+    def from_preset(
+        cls: type[_Self], name: str, overrides: Iterable[str] = (), seed: int = 0
+    ) -> _Self:
         """A named preset, then ``section.key=value`` changes on top."""
-        config = cls.from_dict({**read_preset(name), "preset": name, "seed": seed})
+        values = read_preset(name, cls.folder)
+        config = cls.from_dict({**values, "preset": name, "seed": seed})
         for override in overrides:
             config = config.with_setting(override)
         return config
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+    def from_dict(cls: type[_Self], values: Mapping[str, Any]) -> _Self:
         parts: dict[str, Any] = {}
         for key, value in values.items():
             if key == "seed" and not (type(value) is int and 0 <= value < 2**63):
@@ -187,7 +268,7 @@ class Config:
             if key in ("preset", "seed"):
                 parts[key] = value
             else:
-                section = _section_type(key)
+                section = cls._section_type(key)
                 if not isinstance(value, Mapping):
                     raise ConfigError(f"{key} is a section; write {key}.NAME = VALUE")
                 known = {
@@ -197,44 +278,75 @@ class Config:
                 parts[key] = section(**known)
         return cls(**parts)
 
-    def with_setting(self, override: str) -> Config:
+    def with_setting(self: _Self, override: str) -> _Self:
         """``model.dim=128`` and the like; the value is read as the field's type."""
         path, equals, text = override.partition("=")
         section, dot, name = path.strip().partition(".")
         if not equals or not dot:
             raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
-        kind = _section_type(section)
+        kind = self._section_type(section)
         value = _checked(kind, path.strip(), name, _parse(text.strip()))
-        return replace(self, **{section: replace(getattr(self, section), **{name: value})})
+        changed = {section: replace(getattr(self, section), **{name: value})}
+        return replace(self, **changed)
 
     def to_dict(self) -> dict[str, Any]:
         sections = {
             name: {f.name: getattr(getattr(self, name), f.name) for f in fields(kind)}
-            for name, kind in SECTIONS.items()
+            for name, kind in self.sections().items()
         }
         return {"preset": self.preset, "seed": self.seed, **sections}
 
-
-SECTIONS: dict[str, Any] = {
-    "model": ModelConfig,
-    "propagation": PropagationConfig,
-    "distillation": DistillationConfig,
-    "loss": LossConfig,
-    "training": TrainingConfig,
-    "self_training": SelfTrainingConfig,
-    "matching": MatchingConfig,
-}
+    @classmethod
+    def _section_type(cls, name: str) -> Any:
+        if name not in cls.sections():
+            names = ", ".join(cls.sections())
+            raise ConfigError(f"no settings section {name!r}; there are: {names}")
+        return cls.sections()[name]
 
 
-def preset_names() -> list[str]:
-    folder = files("decentrl") / "presets"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name[-5:] == ".toml")
+@dataclass(frozen=True)
+class Config(Settings):
+    """Settings of entity alignment."""
+
+    model: ModelConfig = ModelConfig()
+    propagation: PropagationConfig = PropagationConfig()
+    distillation: DistillationConfig = DistillationConfig()
+    loss: LossConfig = LossConfig()
+    training: TrainingConfig = TrainingConfig()
+    self_training: SelfTrainingConfig = SelfTrainingConfig()
+    matching: MatchingConfig = MatchingConfig()
 
 
-def read_preset(name: str) -> dict[str, Any]:
-    if name not in preset_names():
-        raise ConfigError(f"no preset {name!r}; there are: {', '.join(preset_names())}")
-    return tomllib.loads((files("decentrl") / "presets" / f"{name}.toml").read_text("utf-8"))
+@dataclass(frozen=True)
+class PredictionConfig(Settings):
+    """Settings of entity prediction."""
+
+    folder: ClassVar[str] = "prediction"
+
+    model: PredictionModelConfig = PredictionModelConfig()
+    decoder: DecoderConfig = DecoderConfig()
+    distillation: DistillationConfig = DistillationConfig()
+    loss: PredictionLossConfig = PredictionLossConfig()
+    training: TrainingConfig = TrainingConfig()
+
+
+SECTIONS = Config.sections()
+
+
+def _presets(folder: str) -> Any:
+    place = files("decentrl") / "presets"
+    return place / folder if folder else place
+
+
+def preset_names(folder: str = "") -> list[str]:
+    names = (path.name for path in _presets(folder).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def read_preset(name: str, folder: str = "") -> dict[str, Any]:
+    if name not in preset_names(folder):
+        raise ConfigError(f"no preset {name!r}; there are: {', '.join(preset_names(folder))}")
+    return tomllib.loads((_presets(folder) / f"{name}.toml").read_text("utf-8"))
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
@@ -253,12 +365,6 @@ def _toml(value: Any) -> str:
         return repr(value)
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + escaped.replace("\t", "\\t") + '"'
-
-
-def _section_type(name: str) -> Any:
-    if name not in SECTIONS:
-        raise ConfigError(f"no settings section {name!r}; there are: {', '.join(SECTIONS)}")
-    return SECTIONS[name]
 
 
 def _parse(text: str) -> Any:

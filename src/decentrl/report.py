@@ -30,6 +30,14 @@ _AXES = {
 }
 _COLUMNS = {f"hits@{k}": f"Hits<wbr>@{k}" for k in (1, 5, 10, 50)}
 _COLUMNS |= {"mrr": "MRR", "mr": "Mean rank"}
+_ANSWER_COLUMNS = {"mrr": "MRR"} | {f"hits@{k}": f"Hits<wbr>@{k}" for k in (1, 3, 10)}
+_ANSWER_COLUMNS |= {"mr": "Mean rank"}
+_QUESTIONS = {
+    "all": ("all", "this model"),
+    "tail": ("direction", "for the tail (h, r, ?)"),
+    "head": ("direction", "for the head (?, r, t)"),
+}
+_HAVE = {"score": "score", "probability": "have"}
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _BINS = 340, 46, 328, 8, 196, 24  # charts, in pixels
 
 # Okabe-Ito colours: blue, vermilion and green on light; sky blue, orange and green on dark.
@@ -81,6 +89,17 @@ the best and the worst rank it could have. So a model that scores all alike earn
 different things.</p></section>
 """
 
+_PREDICTION_READING = """<section class="card"><h2>How to read this page</h2>
+<p>Every test triple asks two questions: for its tail, and for its head. All entities are ranked as
+answers; other answers that are known to be right do not count (filtered). Hits@k is the share of
+test triples whose answer is among the first k.</p>
+<p>Metrics are tie-aware: an answer that shares its score with others gets the mean of the best and
+the worst rank it could have. So a model that scores all alike earns nothing.</p>
+<p>1-1, 1-N, N-1 and N-N tell how many heads and tails a relation joins: a question with many right
+answers is harder. Training frequency knows nothing but how often an entity answers a relation.</p>
+</section>
+"""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -106,11 +125,49 @@ def render_report(report: Report) -> str:
     footer = (_READING if rows else "") + _facts(report.facts, report.command)
     body = _header(report.title, rows, head) + (_tiles(rows, head) if head else "")
     body += _row(charts) + _metrics(rows) + _samples(report.samples) + _row(footer)
+    return _page(f"{report.title} – alignment report", body)
+
+
+@dataclass(frozen=True)
+class PredictionReport:
+    """The same for entity prediction."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    results: Sequence[Row]  # as in results.json: group, name, n and metrics
+    frequency: Row  # metrics of answering by training frequency
+    confidence: Row  # ece, mean, right
+    history: Sequence[Row]  # an epoch each: epoch, loss, sometimes valid_mrr
+    probabilities: Mapping[str, Sequence[float | None]]  # of best answers, "right" and "wrong"
+    samples: Sequence[Row]  # head, relation, tail, asked, truth, probability, correct
+    command: str | None = None
+
+
+def render_prediction_report(report: PredictionReport) -> str:
+    """The whole page as one string; write it as UTF-8."""
+    rows = list(report.results)
+    head = next((row for row in rows if row["group"] == "all"), None)
+    charts = _training(report.history, "valid_mrr", "Validation MRR")
+    charts += _histogram(
+        {k: [v for v in s if v is not None] for k, s in report.probabilities.items()},
+        "How far to trust a probability",
+        "probability",
+    )
+    charts += _categories([row for row in rows if row["group"] == "category"])
+    body = _prediction_header(report.title, head, report.frequency)
+    body += _prediction_tiles(rows, head, report.confidence) if head else ""
+    body += _row(charts) + _questions(rows, report.frequency) + _answers(report.samples)
+    body += _relations([row for row in rows if row["group"] == "relation"])
+    body += _row((_PREDICTION_READING if rows else "") + _facts(report.facts, report.command))
+    return _page(f"{report.title} – prediction report", body)
+
+
+def _page(title: str, body: str) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_text(report.title)} – alignment report</title><style>{_STYLE}</style></head>
+<title>{_text(title)}</title><style>{_STYLE}</style></head>
 <body><main>
 {body}</main></body></html>
 """
@@ -209,11 +266,15 @@ def _tiles(rows: Sequence[Row], head: Row) -> str:
     for subset, seen in (("known", "seen in training"), ("unknown", "not seen in training")):
         if row := _sibling(rows, head, "subset", subset):
             tiles.append((f"Hits@1, {subset}", row, "hits@1", f"of the {row['n']:,} {seen}"))
+    return _tile_row(tiles)
+
+
+def _tile_row(tiles: Sequence[tuple[str, Row, str, str]]) -> str:
     body = ""
     for name, row, key, meaning in tiles:
         body += f'<div><dt>{name}</dt><dd class="big">{_metric(row, key, " %")}</dd>'
         meter = f'<dd class="meter" {_bar(row, key)} aria-hidden="true"></dd>'
-        body += meter if key != "mr" else ""
+        body += meter if key not in ("mr", "ece") else ""
         body += f'<dd class="soft">{meaning}</dd></div>'
     return f'<section class="card" aria-label="Summary"><dl class="tiles">{body}</dl></section>\n'
 
@@ -287,7 +348,9 @@ def _x_axis(low: float, high: float, name: str, least: float = 0.0) -> str:
     return axis
 
 
-def _curve(points: list[Point], mark: Point, box: tuple[float, ...], kind: str) -> str:
+def _curve(
+    points: list[Point], mark: Point, box: tuple[float, ...], kind: str, percent: bool = False
+) -> str:
     """A line over box = (first epoch, last epoch, top, bottom) with one point marked."""
     start, stop, top, bottom = box
     values = [0.0, *(value for _, value in points)]
@@ -299,7 +362,7 @@ def _curve(points: list[Point], mark: Point, box: tuple[float, ...], kind: str) 
 
     drawing = ""
     for tick in ticks:
-        words = f"{100 * tick:.3g} %" if kind == "other" else f"{tick:.5g}"
+        words = f"{100 * tick:.3g} %" if percent else f"{tick:.5g}"
         drawing += _level(place((start, tick))[1], words)
     path = " ".join("{:.1f},{:.1f}".format(*place(point)) for point in points)
     x, y = place(mark)
@@ -307,10 +370,12 @@ def _curve(points: list[Point], mark: Point, box: tuple[float, ...], kind: str) 
     return drawing + f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{kind}"/>'
 
 
-def _training(history: Sequence[Row]) -> str:
+def _training(
+    history: Sequence[Row], metric: str = "valid_hits@1", name: str = "Validation Hits@1"
+) -> str:
     loss, valid = (
         [(float(row["epoch"]), v) for row in history if (v := _finite(row.get(key))) is not None]
-        for key in ("loss", "valid_hits@1")
+        for key in ("loss", metric)
     )
     if not loss and not valid:
         return ""
@@ -322,13 +387,19 @@ def _training(history: Sequence[Row]) -> str:
         caption = f'<div class="key good">Loss, {loss[-1][1]:.4g} at the end</div>'
     if valid:
         best = max(valid, key=lambda point: point[1])
-        drawing += _curve(valid, best, (start, stop, 134, _BOTTOM), "other")
-        words = f"Validation Hits@1, best {100 * best[1]:.1f} % at epoch {best[0]:g}"
+        percent = "hits" in metric
+        drawing += _curve(valid, best, (start, stop, 134, _BOTTOM), "other", percent)
+        shown = f"{100 * best[1]:.1f} %" if percent else f"{best[1]:.3f}"
+        words = f"{name}, best {shown} at epoch {best[0]:g}"
         caption += f'<div class="key other">{words}</div>'
     return _chart("Training", drawing, caption)
 
 
-def _histogram(scores: Mapping[str, Sequence[float]]) -> str:
+def _histogram(
+    scores: Mapping[str, Sequence[float]],
+    title: str = "How far to trust a score",
+    axis: str = "score",
+) -> str:
     right, wrong = ([s for s in scores.get(k, ()) if math.isfinite(s)] for k in ("right", "wrong"))
     if not right and not wrong:
         return ""
@@ -338,7 +409,7 @@ def _histogram(scores: Mapping[str, Sequence[float]]) -> str:
     up, down = (Counter(min(int((v - low) / step), _BINS - 1) for v in s) for s in (right, wrong))
     most, least = max(up.values(), default=0), max(down.values(), default=0)
     unit = (_BOTTOM - _TOP) / (most + least)
-    zero, drawing = _TOP + unit * most, _x_axis(low, high, "score")
+    zero, drawing = _TOP + unit * most, _x_axis(low, high, axis)
     for tick in _ticks(-least, most, 5, 1):
         if -least <= tick <= most:
             drawing += _level(zero - unit * tick, f"{abs(tick):,g}")
@@ -352,43 +423,172 @@ def _histogram(scores: Mapping[str, Sequence[float]]) -> str:
     if right and wrong:
         middle = median(right)
         above = _share(sum(score >= middle for score in wrong) / len(wrong))
-        caption += f"Half of the right score {middle:.3g} or more; {above} of the wrong do."
-    return _chart("How far to trust a score", drawing, caption)
+        caption += f"Half of the right {_HAVE[axis]} {middle:.3g} or more; {above} of the wrong do."
+    return _chart(title, drawing, caption)
 
 
 def _degrees(rows: Sequence[Row]) -> str:
+    caption = "Degree: how many triples an entity stands in. Few triples leave little to go by."
+    bars = [(str(row["degree"]), row) for row in rows]
+    return _bars("Hits@1 by degree", "degree", "hits@1", bars, caption)
+
+
+def _categories(rows: Sequence[Row]) -> str:
+    caption = "By how many heads and tails the relation of a question joins on average."
+    bars = [(str(row["name"]), row) for row in rows]
+    return _bars("Hits@10 by category", "category", "hits@10", bars, caption)
+
+
+def _bars(title: str, axis: str, key: str, rows: Sequence[tuple[str, Row]], caption: str) -> str:
+    """A bar for each name and row, as long as the fraction ``key`` says."""
     if not rows:
         return ""
-    left, right = 12 + 8 * max(6, *(len(str(row["degree"])) for row in rows)), 196
-    drawing = _put(left - 8, 14, "degree", "end") + _put(left, 14, "Hits@1")
+    left, right = 12 + 8 * max(len(axis), *(len(name) for name, _ in rows)), 196
+    drawing = _put(left - 8, 14, axis, "end") + _put(left, 14, title.split()[0])
     pitch, spoken = min(max(170 / len(rows), 26), 36), []
-    for i, row in enumerate(rows):
-        y, degree, hits, n = 26 + pitch * i, _text(row["degree"]), row["hits@1"], f"{row['n']:,}"
-        spoken.append(f"Degree {degree}: {_metric(row, 'hits@1', ' %')} of {n}")
+    for i, (label, row) in enumerate(rows):
+        y, name, n = 26 + pitch * i, _text(label), f"{row['n']:,}"
+        spoken.append(f"{axis.capitalize()} {name}: {_metric(row, key, ' %')} of {n}")
         drawing += _box(left, y, right - left, 19, "track", spoken[-1])
-        drawing += _box(left, y, (right - left) * (_finite(hits) or 0), 19, "good", spoken[-1])
-        drawing += _put(left - 8, y + 14, degree, "end strong")
-        drawing += _put(right + 60, y + 14, _metric(row, "hits@1", " %"), "end strong")
+        share = _finite(row[key]) or 0
+        drawing += _box(left, y, (right - left) * share, 19, "good", spoken[-1])
+        drawing += _put(left - 8, y + 14, name, "end strong")
+        drawing += _put(right + 60, y + 14, _metric(row, key, " %"), "end strong")
         drawing += _put(_WIDTH - 2, y + 14, f"n = {n}", "end")
-    caption = "Degree: how many triples an entity stands in. Few triples leave little to go by."
-    return _chart("Hits@1 by degree", drawing, caption, "; ".join(spoken), y + 30)
+    return _chart(title, drawing, caption, "; ".join(spoken), y + 30)
+
+
+def _prediction_header(title: str, head: Row | None, frequency: Row) -> str:
+    header = f'<div class="soft">Prediction report</div><h1 dir="auto">{_text(title)}</h1>'
+    if head is not None:
+        first, ten = _share(head["hits@1"]), _share(head["hits@10"])
+        header += f'<p class="lead">Of {head["n"]:,} questions, {first} are answered right at once '
+        header += f"and {ten} within the first ten."
+        if frequency:
+            ten = _share(frequency["hits@10"])
+            header += f" By training frequency alone, {ten} would be within the first ten."
+        header += "</p>"
+    return f"<header>{header}</header>\n"
+
+
+def _prediction_tiles(rows: Sequence[Row], head: Row, confidence: Row) -> str:
+    tiles = [
+        ("MRR", head, "mrr", "mean of 1 / rank; 1 is perfect"),
+        ("Hits@1", head, "hits@1", "the first answer is right"),
+        ("Hits@10", head, "hits@10", "it is among the first ten"),
+    ]
+    for name, words in (
+        ("new query, known answer", "MRR, new asks"),
+        ("known query, new answer", "MRR, new answers"),
+    ):
+        row = next(
+            (row for row in rows if row["name"] == name and row["group"] != "relation"), None
+        )
+        if row is not None:
+            tiles.append((words, row, "mrr", f"of {row['n']:,} with an entity unseen in training"))
+    if confidence:
+        tiles.append(
+            ("Calibration error", confidence, "ece", "0 is perfect: probabilities are true")
+        )
+    return _tile_row(tiles)
+
+
+def _questions(rows: Sequence[Row], frequency: Row) -> str:
+    """Metrics of all questions and of each group of them, but relations."""
+    groups = groupby((r for r in rows if r["group"] != "relation"), key=lambda row: row["group"])
+    body = ""
+    for group, members in groups:
+        title = {
+            "all": "All questions",
+            "direction": "By what is asked for",
+            "category": "By category",
+        }
+        words = title.get(group, "By who arrived after training")
+        head = f'<tr><th scope="rowgroup" colspan="{len(_ANSWER_COLUMNS) + 2}">{words}</th></tr>\n'
+        lines = [_answer_line(_question(row), row) for row in members]
+        if group == "all" and frequency:
+            lines.append(_answer_line("training frequency", {**frequency, "n": None}))
+        body += f"<tbody>{head}{''.join(lines)}</tbody>\n"
+    note = '<p class="soft">Hits@k in per cent.</p>'
+    return _card("All results", _answer_table("Questions", body) + note, " long") if rows else ""
+
+
+def _question(row: Row) -> str:
+    group, words = _QUESTIONS.get(row["name"], ("", row["name"]))
+    return words if group == row["group"] else str(row["name"])
+
+
+def _relations(rows: Sequence[Row]) -> str:
+    ordered = sorted(rows, key=lambda row: (-row["n"], str(row["name"])))
+    lines = [_answer_line(_label(row["name"]), row, safe=True) for row in ordered]
+    table = _answer_table("Relation", f"<tbody>{''.join(lines)}</tbody>")
+    return _card("Relation by relation", table, " long") if rows else ""
+
+
+def _answer_table(first: str, body: str) -> str:
+    names = ["n", *_ANSWER_COLUMNS.values()]
+    heads = "".join(f'<th scope="col" class="num">{name}</th>' for name in names)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{first}">'
+        f'<table class="answers"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>\n'
+        f"{body}</table></div>"
+    )
+
+
+def _answer_line(name: str, row: Row, safe: bool = False) -> str:
+    n = "" if row["n"] is None else f"{row['n']:,}"
+    cells = "".join(f'<td class="num">{_metric(row, key)}</td>' for key in _ANSWER_COLUMNS)
+    words = name if safe else _text(name)
+    return f'<tr><th scope="row">{words}</th><td class="num">{n}</td>{cells}</tr>\n'
+
+
+def _answers(samples: Sequence[Row]) -> str:
+    """Some questions with the best answer, the asked part in the middle of the line."""
+    lines = []
+    for row in samples:
+        given, answer = (
+            row[x] for x in (("head", "tail"), ("tail", "head"))[row["asked"] == "head"]
+        )
+        parts = [_label(given), _label(row["relation"])]
+        asked = "{0} – {1} → ?" if row["asked"] == "tail" else "? – {1} → {0}"
+        truth = "✓" if row["correct"] else ", ".join(map(_label, row["truth"][:3]))
+        cells = (asked.format(*parts), _label(answer), truth, _metric(row, "probability"))
+        lines.append((bool(row["correct"]), cells))
+    heads = ("Question", "Best answer", "Should be", "P(right)")
+    return _card("A sample of the answers", _verdicts(heads, lines), " long") if samples else ""
 
 
 def _samples(samples: Sequence[Row]) -> str:
-    names = ("Left", "Best match on the right", "Should be")
-    heads = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = f'<thead><tr>{heads}<th scope="col" class="num">Score</th></tr></thead>\n'
+    heads = ("Left", "Best match on the right", "Should be", "Score")
+    lines = [
+        (
+            bool(row["correct"]),
+            (
+                _label(row["left"]),
+                _label(row["right"]),
+                "✓" if row["correct"] else _label(row.get("truth")),
+                _metric(row, "score"),
+            ),
+        )
+        for row in samples
+    ]
+    return _card("A sample of the matches", _verdicts(heads, lines), " long") if samples else ""
+
+
+def _verdicts(heads: Sequence[str], lines: Sequence[tuple[bool, Sequence[str]]]) -> str:
+    """A table of what is right, then of what is wrong; the last column is a number."""
+    *names, number = heads
+    body = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = f'<thead><tr>{body}<th scope="col" class="num">{number}</th></tr></thead>\n'
     for name, kind, correct in (("Right", "good", True), ("Wrong", "bad", False)):
-        chosen = [row for row in samples if bool(row["correct"]) is correct]
-        title = f'<th scope="rowgroup" colspan="4" class="key {kind}">{name}</th>'
+        chosen = [cells for right, cells in lines if right is correct]
+        title = f'<th scope="rowgroup" colspan="{len(heads)}" class="key {kind}">{name}</th>'
         body += f"<tbody><tr>{title}</tr>\n" if chosen else ""
-        for row in chosen:
-            truth = "✓" if correct else _label(row.get("truth"))
-            body += f'<tr><th scope="row">{_label(row["left"])}</th><td>{_label(row["right"])}</td>'
-            body += f'<td>{truth}</td><td class="num">{_metric(row, "score")}</td></tr>\n'
+        for first, *rest, last in chosen:
+            body += f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{x}</td>" for x in rest)
+            body += f'<td class="num">{last}</td></tr>\n'
         body += "</tbody>\n" if chosen else ""
-    table = f'<table class="samples">{body}</table>'
-    return _card("A sample of the matches", table, " long") if samples else ""
+    return f'<table class="samples">{body}</table>'
 
 
 def _facts(facts: Sequence[tuple[str, str]], command: str | None) -> str:

@@ -65,3 +65,54 @@ def test_a_damaged_bundle_is_one_line(
     assert done.err == (
         f"error: {tmp_path / 'absent'}: no such run; give the folder that a run has written\n"
     )
+
+
+# Prediction
+
+
+def test_the_results_of_prediction_come_again_from_the_bundle(
+    decentrl: Command, people_run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(people_run / "bundle", tmp_path / "moved")
+    done = decentrl("evaluate", tmp_path / "moved", "--device", "cpu", "--json")
+    found, before = json.loads(done.out), json.loads((people_run / "results.json").read_bytes())
+    shared = ("dataset", "open_world", "task", "preset", "seed", "results", "frequency")
+    assert found == {key: before[key] for key in shared}
+    assert done.err == ""
+
+
+def test_people_get_the_table_and_single_relations_if_they_like(
+    decentrl: Command, people_run: Path
+) -> None:
+    done = decentrl("evaluate", people_run)
+    assert done.out.startswith("people, closed world, preset paper")
+    for words in (
+        "tail (h, r, ?)",
+        "head (?, r, t)",
+        "N-1",
+        "answering by training frequency: MRR",
+    ):
+        assert words in done.out
+    assert "citizen of" not in done.out
+    assert " citizen of " in decentrl("evaluate", people_run, "--relations").out
+
+
+def test_other_triples_may_be_given(decentrl: Command, people_run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "some.tsv"
+    file.write_text("person 1\tcitizen of\tcountry 1\n", "utf-8")
+    done = decentrl("evaluate", people_run, "--triples", file, "--json")
+    assert json.loads(done.out)["results"][0]["n"] == 2
+    file.write_text("person 1\tcitizen of\tcountry 77\n", "utf-8")
+    done = decentrl("evaluate", people_run, "--triples", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {file}:1: 'country 77' is no known entity; did you mean ")
+
+
+def test_options_of_the_other_job_are_refused(
+    decentrl: Command, people_run: Path, world_run: Path
+) -> None:
+    done = decentrl("evaluate", people_run, "--links", "links.tsv")
+    assert done.err == ("error: this run is about prediction; give --triples instead of --links\n")
+    for options in (("--triples", "t.tsv"), ("--relations",)):
+        done = decentrl("evaluate", world_run, *options)
+        assert done.err.startswith("error: this run is about alignment; it has --links")

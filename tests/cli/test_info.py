@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decentrl.config import SECTIONS, Config
+from decentrl.config import SECTIONS, Config, PredictionConfig
 
 Command = Callable[..., Any]
 
@@ -62,3 +62,32 @@ def test_every_setting_is_explained(decentrl: Command, monkeypatch: pytest.Monke
     assert json.loads(decentrl("settings", "tiny", "--json").out) == (
         Config.from_preset("tiny").to_dict()
     )
+
+
+def test_info_of_a_prediction_says_what_it_is_made_of(decentrl: Command, people_run: Path) -> None:
+    done = decentrl("info", people_run)
+    assert (done.code, done.err) == (0, "")
+    for part in (
+        "# people: entity prediction", "preset `paper`, seed 0", "47 entities, 5 relations",
+        "cpu: read", "evaluate", "peak memory", "Hits@3", "training frequency", "probabilities:",
+    ):  # fmt: skip
+        assert part in done.out
+    assert "```" not in done.out
+    done = decentrl("info", people_run, "--json")
+    assert json.loads(done.out) == json.loads((people_run / "results.json").read_bytes())
+
+
+def test_settings_of_prediction_are_explained_too(
+    decentrl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = decentrl("settings", "paper", "--task", "prediction")
+    for section, kind in PredictionConfig.sections().items():
+        for field in fields(kind):
+            assert any(f" {section}.{field.name} " in line for line in done.out.splitlines())
+    found = json.loads(decentrl("settings", "paper", "--task", "prediction", "--json").out)
+    assert found == PredictionConfig.from_preset("paper").to_dict()
+    done = decentrl("settings", "--task", "cooking")
+    assert done.err == "error: no task 'cooking'; there are: alignment, prediction\n"
+    done = decentrl("settings", "propagate", "--task", "prediction")
+    assert done.err.startswith("error: no preset 'propagate'; there are: ")

@@ -191,6 +191,64 @@ def test_gradients_pass_gradcheck_on_an_awkward_graph() -> None:
     )
 
 
+# Edges that do not count.
+
+
+@given(graphs(), st.integers(0, 2**16))
+@settings(deadline=None)
+def test_a_softmax_over_kept_edges_is_that_of_a_graph_without_the_others(
+    graph: Adjacency, seed: int
+) -> None:
+    kept = randn(graph.n_edges, seed=seed) > 0
+    logits = (5 * randn(graph.n_edges)).requires_grad_()
+    weights = segment_softmax(logits, graph, kept)
+    assert not weights[~kept].any()
+    expected = segment_softmax(logits[kept], graph.keep_edges(kept.nonzero()[:, 0]))
+    torch.testing.assert_close(weights[kept], expected)
+    toward = randn(graph.n_edges, seed=1)
+    (found,) = torch.autograd.grad(weights, logits, toward)
+    (right,) = torch.autograd.grad(expected, logits, toward[kept])
+    torch.testing.assert_close(found, right)
+    assert not found[~kept].any()
+
+
+@given(graphs(), st.sampled_from(["mean", "sum"]), st.integers(0, 2**16))
+@settings(deadline=None)
+def test_pooling_over_kept_edges_is_that_of_a_graph_without_the_others(
+    graph: Adjacency, how: str, seed: int
+) -> None:
+    kept = randn(graph.n_edges, seed=seed) > 0
+    values = randn(graph.n_columns, D).requires_grad_()
+    pooled = pool(values, graph, how, kept)
+    expected = pool(values, graph.keep_edges(kept.nonzero()[:, 0]), how)
+    torch.testing.assert_close(pooled, expected)
+    toward = randn(graph.n_rows, D, seed=1)
+    (found,) = torch.autograd.grad(pooled, values, toward)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, values, toward)[0])
+
+
+def test_a_hidden_edge_has_no_say_however_large_its_logit() -> None:
+    logits = torch.tensor([1e4, 0, 0, -1e4, -1e4, 1e4], requires_grad=True)
+    kept = torch.tensor([False, True, True, True, True, False])
+    weights = segment_softmax(logits, AWKWARD, kept)
+    assert weights.tolist() == [0, 0.5, 0.5, 0.5, 0.5, 0]
+    (found,) = torch.autograd.grad(weights[[1, 3]].sum(), logits)
+    assert found.isfinite().all()
+
+
+def test_a_row_whose_every_edge_is_hidden_reads_nothing() -> None:
+    logits, kept = randn(6).requires_grad_(), torch.tensor([False, False, False, True, True, True])
+    values = randn(5, D, seed=1).requires_grad_()
+    made = weighted_sum(segment_softmax(logits, AWKWARD, kept), values, AWKWARD)
+    made = made + pool(values, AWKWARD, "mean", kept)
+    assert not made[:2].any()
+    assert made[2].all()
+    gradients = torch.autograd.grad(made, (logits, values), randn(3, D, seed=2))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not gradients[0][:3].any()
+    assert not gradients[1][1].any()  # read by nobody else
+
+
 def test_row_norm_is_a_layer_normalisation() -> None:
     rows = (3 + 2 * randn(6, 8)).requires_grad_()
     reference = torch.nn.LayerNorm(8, elementwise_affine=False, dtype=torch.float64)

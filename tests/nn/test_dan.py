@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -264,6 +265,46 @@ def test_entities_with_the_same_neighbours_get_the_same_vector(variant: Any) -> 
     for g in dan(inputs(5), view):
         torch.testing.assert_close(g[0], g[1], rtol=0, atol=1e-14)
         assert not torch.allclose(g[0], g[2])
+
+
+# Hidden edges.
+
+
+def without(view: GraphView, kept: Tensor) -> GraphView:
+    """The view as if the other edges had never been there; the relations around stay known."""
+    graph = view.first.keep_edges(kept.nonzero()[:, 0])
+    return replace(view, first=graph, layers=(graph,) * len(view.layers))
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("first", ["mean", "sum"])
+@relations_off_and_on
+@variants
+def test_over_kept_edges_it_is_the_network_of_a_graph_without_the_others(
+    variant: Any, relations: Any, first: Any, residual: bool
+) -> None:
+    dan = make(3, variant=variant, relations=relations, first=first, residual=residual)
+    view = build(dan, 3)
+    kept = torch.rand(view.first.n_edges, generator=torch.Generator().manual_seed(1)) < 0.6
+    kept[view.first.rows == 4] = False  # who loses every neighbour
+    e = inputs().requires_grad_()
+    found, expected = dan(e, view, kept), dan(e, without(view, kept))
+    torch.testing.assert_close(found, expected)
+    assert not any(torch.allclose(a, b) for a, b in zip(found, dan(e, view), strict=True))
+    wanted = [e, *dan.parameters()]
+    toward = [inputs(seed=k) for k in range(len(found))]
+    torch.testing.assert_close(
+        torch.autograd.grad(found, wanted, toward, materialize_grads=True, allow_unused=True),
+        torch.autograd.grad(expected, wanted, toward, materialize_grads=True, allow_unused=True),
+    )
+
+
+@variants
+def test_a_network_that_keeps_every_edge_is_the_whole_one(variant: Any) -> None:
+    dan = make(3, variant=variant, relations="multiply")
+    view = build(dan, 3)
+    every = torch.ones(view.first.n_edges, dtype=torch.bool)
+    torch.testing.assert_close(dan(inputs(), view, every), dan(inputs(), view))
 
 
 # As a module.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -387,6 +388,68 @@ def test_where_more_may_be_read_more_inputs_count() -> None:
         encoder.entities.copy_(inputs)
     torch.testing.assert_close(vectors, looped_encoder(encoder, np.ones(N, bool), np.ones(R, bool)))
     assert not torch.allclose(vectors, encoder(view))  # where UNSEEN is left out
+
+
+# Hidden edges.
+
+
+def some(n_edges: int, seed: int) -> Tensor:
+    return torch.rand(n_edges, generator=torch.Generator().manual_seed(seed)) < 0.6
+
+
+def edges_without(triples: np.ndarray, kept: Tensor) -> RelationalEdges:
+    """The edges made of nothing but those that are kept."""
+    every = DirectedEdges.of(triples, R, "cpu")
+    apart = every.rows != every.columns
+    rows, columns, kinds = (part[apart][kept] for part in (every.rows, every.columns, every.kinds))
+    return RelationalEdges.build(DirectedEdges(rows, columns, kinds, 2 * R), N)
+
+
+@given(triple_lists, st.booleans(), st.integers(0, 2**16))
+@settings(deadline=None, max_examples=40)
+def test_a_layer_over_kept_edges_is_that_of_a_graph_without_the_others(
+    triples: Triples, context: bool, seed: int
+) -> None:
+    table = np.array(triples, np.int64).reshape(-1, 3)
+    layer, edges = make_layer(context), edges_of(table)
+    kept = some(edges.nodes.n_edges, seed)
+    inputs = [randn(N, D).requires_grad_(), unit(2 * R, D, seed=1).requires_grad_()]
+    found = layer(*inputs, edges, kept)
+    expected = layer(*inputs, edges_without(table, kept))
+    torch.testing.assert_close(found, expected)
+    wanted, toward = [*inputs, *layer.parameters()], randn(N, D, seed=2)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, wanted, toward, materialize_grads=True, allow_unused=True),
+        torch.autograd.grad(expected, wanted, toward, materialize_grads=True, allow_unused=True),
+    )
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@with_and_without_context
+def test_an_encoder_over_kept_edges_is_that_of_a_graph_without_the_others(
+    context: bool, layers: int
+) -> None:
+    encoder = make(layers, context=context)
+    view = build(seen=seen, seen_relations=seen_relations)
+    kept = some(view.edges.nodes.n_edges, 1), some(view.first.n_edges, 2)
+    assert not kept[0].all()
+    assert not kept[1].all()
+    smaller = replace(
+        view,
+        edges=edges_without(TRIPLES, kept[0]),
+        first=view.first.keep_edges(kept[1].nonzero()[:, 0]),
+    )
+    found, expected = encoder(view, kept=kept), encoder(smaller)
+    torch.testing.assert_close(found, expected)
+    for part in range(2 * (layers + 1)):
+        if part != layers + 1:  # the relations around are known all the same
+            own = slice(part * D, (part + 1) * D)
+            assert not torch.allclose(found[:, own], encoder(view)[:, own])
+    parameters, toward = list(encoder.parameters()), randn(N, encoder.dim, seed=3)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, parameters, toward),
+        torch.autograd.grad(expected, parameters, toward),
+    )
 
 
 def test_dropout_thins_out_the_vectors_while_training() -> None:

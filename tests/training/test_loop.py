@@ -110,13 +110,14 @@ def test_without_held_out_data_the_last_weights_stay() -> None:
     assert not any("valid" in name for row in history for name in row)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad"])
 @pytest.mark.parametrize("epoch", range(8))
 def test_a_run_killed_in_any_epoch_and_resumed_equals_the_uninterrupted_one(
-    tmp_path: Path, epoch: int, optimizer: str
+    tmp_path: Path, epoch: int, optimizer: str, schedule: str
 ) -> None:
     script = [0.3, 0.1, 0.2, 0.4, 0.1, 0.1, 0.3, 0.2]
-    settings = config(optimizer=optimizer)
+    settings = config(optimizer=optimizer, schedule=schedule)
     whole = Toy(script)
     expected = train(whole, settings, seed=3, run=tmp_path / "whole")
 
@@ -190,7 +191,7 @@ def test_the_seed_decides() -> None:
     assert not torch.equal(weight(1), weight(2))
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad"])
 def test_the_first_step_is_that_of_the_named_optimizer(optimizer: str) -> None:
     toy = Toy()
     before = toy.model.weight.detach().double()
@@ -198,11 +199,43 @@ def test_the_first_step_is_that_of_the_named_optimizer(optimizer: str) -> None:
     toy.loss = lambda *_: toy.model.weight.square().sum()  # type: ignore[method-assign]
     train(toy, config(optimizer=optimizer, epochs=1, learning_rate=0.01), seed=0)
     slope = 2 * before
-    # Adam's averages start unbiased; of RMSprop's, a tenth of the first square counts.
-    scale = slope.abs() if optimizer == "adam" else (0.1 * slope.square()).sqrt()
+    # Adam's averages start unbiased, Adagrad has a sum; of RMSprop's, a tenth of the first square
+    # counts.
+    scale = (0.1 * slope.square()).sqrt() if optimizer == "rmsprop" else slope.abs()
     torch.testing.assert_close(
         toy.model.weight.detach().double(), before - 0.01 * slope / scale, rtol=1e-5, atol=1e-6
     )
+
+
+def steps(settings: TrainingConfig) -> Tensor:
+    """How far a weight of constant slope moves in each epoch of one step."""
+    toy, places = Toy(), list[Tensor]()
+
+    def batches(_: np.random.Generator) -> list[int]:
+        places.append(toy.model.weight[0].detach().double().clone())
+        return [0]
+
+    toy.batches = batches  # type: ignore[assignment, method-assign]
+    toy.loss = lambda *_: toy.model.weight.sum()  # type: ignore[method-assign]
+    train(toy, settings, seed=0)
+    return torch.stack([*places, toy.model.weight[0].detach().double()]).diff()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_a_linear_schedule_lowers_the_rate_to_nothing_after_the_last_epoch(optimizer: str) -> None:
+    flat = steps(config(epochs=5, optimizer=optimizer, learning_rate=0.1))
+    found = steps(config(epochs=5, optimizer=optimizer, learning_rate=0.1, schedule="linear"))
+    shares = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2], dtype=torch.float64)
+    assert flat.abs().min() > 0.04
+    torch.testing.assert_close(found, shares * flat, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_of_adam_stay_and_those_of_adagrad_shrink_with_all_that_was_before() -> None:
+    settings = {"epochs": 6, "learning_rate": 0.1}
+    every = torch.arange(1, 7, dtype=torch.float64)
+    for optimizer, sizes in (("adam", every**0), ("adagrad", every**-0.5)):
+        found = steps(config(optimizer=optimizer, **settings))
+        torch.testing.assert_close(found, -0.1 * sizes, rtol=1e-4, atol=1e-6)
 
 
 # Stages.

@@ -1,4 +1,4 @@
-"""``decentrl align | evaluate | match | info | settings | data``."""
+"""``decentrl align | match | complete | predict | evaluate | info | settings | data``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from decentrl.cli import data
-from decentrl.config import DEFAULT_PRESET, SECTIONS, Config, preset_names
+from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 from decentrl.errors import ConfigError
 
 app = typer.Typer(
-    help="Entity representations for open-world knowledge graphs: align two graphs, also when "
-    "entities arrive after training.",
+    help="Entity representations for open-world knowledge graphs: align two graphs or complete "
+    "one, also when entities arrive after training.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,6 +27,27 @@ app.add_typer(data.app, name="data")
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
 Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu or cuda.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="The run folder.")]
+Format = Annotated[
+    str, typer.Option(help="tsv, csv, parquet, nt or ttl, whatever the extensions say.")
+]
+Dataset = Annotated[
+    str, typer.Option(help="A dataset's name or folder instead of files (`data list`).")
+]
+OpenWorld = Annotated[
+    bool, typer.Option("--open-world", help="Some test entities arrive after training.")
+]
+Preset = Annotated[str, typer.Option(help="A ready set of settings.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seeds = Annotated[
+    int, typer.Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted RUN.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace RUN if it exists.")]
 Matcher = Annotated[
     str | None, typer.Option(help="cosine, csls or sinkhorn; default: the run's own.")
 ]
@@ -51,7 +72,7 @@ def common(
 
 @app.command()
 def align(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="The run folder.")],
+    output: Output,
     left: Annotated[str, typer.Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
     right: Annotated[
         str, typer.Argument(metavar="[RIGHT]", help="Triples of the right graph.")
@@ -62,20 +83,11 @@ def align(
     holdout: Annotated[
         float, typer.Option(help="Share of the links to evaluate on if no test links are given.")
     ] = 0.1,
-    format: Annotated[
-        str, typer.Option(help="tsv, csv, parquet, nt or ttl, whatever the extensions say.")
-    ] = "",
-    dataset: Annotated[
-        str, typer.Option(help="A dataset's name or folder instead of files (`data list`).")
-    ] = "",
-    open_world: Annotated[
-        bool, typer.Option("--open-world", help="Some test entities arrive after training.")
-    ] = False,
-    preset: Annotated[str, typer.Option(help="A ready set of settings.")] = DEFAULT_PRESET,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
-    ] = None,
+    format: Format = "",
+    dataset: Dataset = "",
+    open_world: OpenWorld = False,
+    preset: Preset = DEFAULT_PRESET,
+    settings: Set = None,
     self_train: Annotated[
         bool,
         typer.Option(
@@ -84,17 +96,11 @@ def align(
             "(short for --set self_training.rounds=3).",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    seeds: Annotated[
-        int, typer.Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)
-    ] = 0,
+    seed: Seed = 0,
+    seeds: Seeds = 0,
     device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted RUN.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace RUN if it exists.")
-    ] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Find which entity of LEFT is which entity of RIGHT, from some known links.
@@ -114,12 +120,61 @@ def align(
     sources = Sources(
         dataset, open_world, left, right, links, test_links, valid_links, format, holdout
     )
+    _run(
+        alignment.job(), sources, config, output,
+        seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def complete(
+    output: Output,
+    triples: Annotated[
+        str, typer.Argument(metavar="[TRIPLES]", help="The graph: head, relation, tail.")
+    ] = "",
+    valid: Annotated[str, typer.Option(help="Triples to make choices by.")] = "",
+    test: Annotated[str, typer.Option(help="Triples to evaluate on.")] = "",
+    holdout: Annotated[
+        float, typer.Option(help="Share of the triples to evaluate on if no test file is given.")
+    ] = 0.1,
+    format: Format = "",
+    dataset: Dataset = "",
+    open_world: OpenWorld = False,
+    preset: Preset = DEFAULT_PRESET,
+    settings: Set = None,
+    seed: Seed = 0,
+    seeds: Seeds = 0,
+    device: Device = "auto",
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Learn to complete the triples of one graph: (h, r, ?) and (?, r, t).
+
+    decentrl complete graph.tsv -o run
+
+    decentrl complete --dataset world/geonames --open-world -o run
+    """
+    config = PredictionConfig.from_preset(preset, settings or (), seed)
+    if not resume:
+        _check_graph_sources(dataset, triples, valid or test, open_world)
+
+    from decentrl.cli import prediction
+    from decentrl.runs import GraphSources
+
+    sources = GraphSources(dataset, open_world, triples, valid, test, format, holdout)
+    _run(
+        prediction.job(), sources, config, output,
+        seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
+    )  # fmt: skip
+
+
+def _run(job: Any, sources: Any, config: Settings, output: Path, **how: Any) -> None:
+    from decentrl.cli import common
+
+    command = shlex.join(["decentrl", *sys.argv[1:]])
     try:
-        alignment.run(
-            sources, config, output,
-            seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
-            command=shlex.join(["decentrl", *sys.argv[1:]]),
-        )  # fmt: skip
+        common.run(job, sources, config, output, command=command, **how)
     except KeyboardInterrupt:  # typer would end here without a word
         typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
         raise typer.Exit(130) from None
@@ -130,6 +185,18 @@ def _check_sources(dataset: str, left: str, right: str, links: str, open_world: 
         raise ConfigError("give either --dataset or files, not both")
     if not dataset and not (left and right and links):
         raise ConfigError("give LEFT, RIGHT and --links, or --dataset NAME")
+    _check_open_world(dataset, open_world)
+
+
+def _check_graph_sources(dataset: str, triples: str, others: str, open_world: bool) -> None:
+    if dataset and (triples or others):
+        raise ConfigError("give either --dataset or files, not both")
+    if not dataset and not triples:
+        raise ConfigError("give TRIPLES, or --dataset NAME")
+    _check_open_world(dataset, open_world)
+
+
+def _check_open_world(dataset: str, open_world: bool) -> None:
     if open_world and not dataset:
         raise ConfigError("--open-world needs --dataset; `decentrl data split` makes such a folder")
 
@@ -137,11 +204,30 @@ def _check_sources(dataset: str, left: str, right: str, links: str, open_world: 
 @app.command()
 def evaluate(
     run: Run,
-    links: Annotated[str, typer.Option(help="Other links than the run's test links.")] = "",
+    links: Annotated[
+        str, typer.Option(help="Alignment: other links than the run's test links.")
+    ] = "",
+    triples: Annotated[
+        str, typer.Option(help="Prediction: other triples than the run's test triples.")
+    ] = "",
+    relations: Annotated[
+        bool, typer.Option("--relations", help="Prediction: each relation on its own, too.")
+    ] = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Rank the test links of a finished run again, from its bundle alone."""
+    """Rank the test links or triples of a finished run again, from its bundle alone."""
+    from decentrl.bundle import kind_of
+
+    if kind_of(run) == "predictor":
+        if links:
+            raise ConfigError("this run is about prediction; give --triples instead of --links")
+        from decentrl.cli import prediction
+
+        prediction.evaluate(run, triples, relations, device, as_json)
+        return
+    if triples or relations:
+        raise ConfigError("this run is about alignment; it has --links, no triples or --relations")
     from decentrl.cli import alignment
 
     alignment.evaluate(run, links, device, as_json)
@@ -206,24 +292,69 @@ def match(
 
 
 @app.command()
+def predict(
+    run: Run,
+    head: Annotated[str | None, typer.Option(help="The head of the triple.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its relation.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its tail.")] = None,
+    batch: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Many questions: a .tsv file of head, relation, tail, one of them empty or ?.",
+        ),
+    ] = "",
+    top: Annotated[int, typer.Option(help="How many answers for each question.", min=1)] = 10,
+    known: Annotated[
+        bool, typer.Option("--known", help="Also answers that the graph already holds.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to a .tsv or .parquet file.")
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """What completes a triple: give two of its parts, the third is asked for.
+
+    decentrl predict run --head Germany --relation borders --top 5
+
+    decentrl predict run --batch questions.tsv -o answers.parquet
+    """
+    from decentrl.cli import prediction
+
+    parts = (head, relation, tail)
+    given = sum(part is not None for part in parts)
+    if batch and given:
+        raise ConfigError("give either --batch or parts of one triple, not both")
+    if not batch and given != 2:
+        raise ConfigError("give two of --head, --relation and --tail; the third is asked for")
+    question = None if batch else parts
+    prediction.predict(run, question, batch, top, known, output, device, as_json)
+
+
+@app.command()
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of and how good it is."""
-    from decentrl.cli import alignment
+    from decentrl.cli import common
 
-    results = alignment.read_results(run)
+    results = common.read_results(run)
     if as_json:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     else:
-        alignment.info(run, results)
+        common.info(run, results)
 
 
 @app.command()
 def settings(
     preset: Annotated[str, typer.Argument(help="Whose values to show.")] = DEFAULT_PRESET,
+    task: Annotated[str, typer.Option(help="alignment or prediction.")] = "alignment",
     as_json: Json = False,
 ) -> None:
     """Every setting that --set can change, its value in a preset, and what it means."""
-    config = Config.from_preset(preset)
+    kinds: dict[str, type[Settings]] = {"alignment": Config, "prediction": PredictionConfig}
+    if task not in kinds:
+        raise ConfigError(f"no task {task!r}; there are: {', '.join(kinds)}")
+    config = kinds[task].from_preset(preset)
     if as_json:
         typer.echo(json.dumps(config.to_dict(), indent=2))
         return
@@ -231,8 +362,8 @@ def settings(
     from rich.table import Table
 
     table = Table("setting", "value", "meaning", title=f"preset {preset}", title_justify="left")
-    for name, kind in SECTIONS.items():
+    for name, kind in config.sections().items():
         for field in fields(kind):
             value = getattr(getattr(config, name), field.name)
             table.add_row(f"{name}.{field.name}", str(value), field.metadata["meaning"])
-    Console().print(table, f"presets: {', '.join(preset_names())}")
+    Console().print(table, f"presets: {', '.join(preset_names(config.folder))}")

@@ -1,10 +1,11 @@
-"""Matches as files that other tools load."""
+"""Matches and answers as files that other tools load."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from decentrl.errors import ConfigError, InputError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIXES = (".tsv", ".parquet", ".nt")
+TABLES = (".tsv", ".parquet")
 # RFC 3987, without IP literals and private characters: an RDF reader refuses a whole file for one
 # IRI that is none.
 _PLANES = "".join(f"{chr(i << 16)}-{chr((i << 16) + 0xFFFD)}" for i in range(1, 14))
@@ -24,13 +26,13 @@ _IRI = re.compile(
 )
 
 
-def check_output(path: Path, top: int) -> None:
+def check_output(path: Path, top: int = 1, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Raise before any work if the file cannot be written as asked."""
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in suffixes:
         raise InputError(
             f"cannot write {path.suffix or 'a file without an extension'}",
             file=path,
-            remedy=f"use {', '.join(SUFFIXES)}",
+            remedy=f"use {', '.join(suffixes)}",
         )
     if path.suffix == ".nt" and top > 1:
         raise ConfigError("owl:sameAs is for the best match alone; use --top 1 with .nt")
@@ -40,8 +42,11 @@ def check_output(path: Path, top: int) -> None:
         raise InputError("no such folder", file=path.parent, remedy="make it first")
 
 
-def write_matches(table: pa.Table, path: Path) -> None:
-    """Write matches by the file's extension; the file appears whole or not at all."""
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write by the file's extension; the file appears whole or not at all.
+
+    Only matches (left, right, …) can be statements of an .nt file.
+    """
     temporary = path.with_name(path.name + ".part")
     try:
         if path.suffix == ".parquet":
@@ -50,40 +55,41 @@ def write_matches(table: pa.Table, path: Path) -> None:
             pq.write_table(table, temporary)
         else:
             line = _statement if path.suffix == ".nt" else tsv_row
-            rows = (line(**row) for row in table.to_pylist())
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
                 if path.suffix == ".tsv":
-                    file.write("left\tright\trank\tscore\tconfidence\n")
-                file.writelines(rows)
+                    file.write("\t".join(table.column_names) + "\n")
+                file.writelines(map(line, table.to_pylist()))
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def tsv_row(
-    left: str | None,
-    right: str | None,
-    rank: int,
-    score: float | None,
-    confidence: float | None,
-) -> str:
+def tsv_row(row: Mapping[str, Any]) -> str:
     """One line; what is not there is empty."""
-    for label in (left, right):
-        if label is not None and any(c in label for c in "\t\n\r"):
-            raise InputError(
-                f"the label {label!r} contains a tab or a line end",
-                remedy="write a .parquet file, which can hold it",
-            )
-    numbers = ("" if number is None else f"{number:.6f}" for number in (score, confidence))
-    return "\t".join((left or "", right or "", str(rank), *numbers)) + "\n"
+    return "\t".join(map(_cell, row.values())) + "\n"
 
 
-def _statement(left: str | None, right: str | None, **_: object) -> str:
-    if left is None or right is None:
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6f}"
+    if isinstance(value, str) and any(c in value for c in "\t\n\r"):
+        raise InputError(
+            f"the label {value!r} contains a tab or a line end",
+            remedy="write a .parquet file, which can hold it",
+        )
+    return str(value)
+
+
+def _statement(row: Mapping[str, Any]) -> str:
+    if row["left"] is None or row["right"] is None:
         return ""
     same = "<http://www.w3.org/2002/07/owl#sameAs>"
-    return f"{_iri(left, 'left')} {same} {_iri(right, 'right')} .\n"
+    return f"{_iri(row['left'], 'left')} {same} {_iri(row['right'], 'right')} .\n"
 
 
 def _iri(label: str, side: str) -> str:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
-from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.data.vocabulary import Ids
+from decentrl.data.knowledge_graph import (
+    KnowledgeGraph,
+    ReadCounts,
+    first_occurrences,
+    row_keys,
+)
+from decentrl.data.readers import Table, column_ids, read_table, stem
+from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
 
@@ -53,6 +61,53 @@ class GraphTask:
         train = graph.with_triples(np.delete(triples, held, axis=0))
         return cls(name, train, triples[np.sort(held[cut:])], triples[np.sort(held[:cut])])
 
+    @classmethod
+    def read(
+        cls,
+        triples: str | PathLike[str],
+        valid: str | PathLike[str] | None = None,
+        test: str | PathLike[str] | None = None,
+        format: str | None = None,
+        *,
+        valid_share: float = 0.1,
+        test_share: float = 0.1,
+        seed: int = 0,
+    ) -> GraphTask:
+        """Read training triples, and those to validate and to test on.
+
+        Where one of these files is not given, a random share of the training triples is held out.
+        ``format`` overrides the extensions.
+        """
+        names = {"training": triples, "validation": valid, "test": test}
+        tables = {
+            what: read_table(file, format=format)
+            for what, file in names.items()
+            if file is not None
+        }
+        sides = [[table.columns[i] for table in tables.values()] for i in range(3)]
+        entities, relations = (
+            Vocabulary.sorted(x for column in columns for x in column.unique().to_pylist())
+            for columns in (sides[0] + sides[2], sides[1])
+        )
+        graph = KnowledgeGraph(entities, relations, np.empty((0, 3), np.int64))
+        rows = {what: _ids(table, graph) for what, table in tables.items()}
+        _check_apart(tables, rows, graph)
+        train = graph.with_triples(rows["training"])
+        shares = (0.0 if valid else valid_share, 0.0 if test else test_share)
+        task = cls.from_graph(stem(Path(triples)), train, *shares, seed)
+        repeated = len(rows["training"]) - len(train.triples)
+        counts = ReadCounts(repeated, tables["training"].literals)
+        return replace(
+            task,
+            graph=replace(task.graph, counts=counts),
+            valid=_distinct(rows["validation"], graph) if valid else task.valid,
+            test=_distinct(rows["test"], graph) if test else task.test,
+        )
+
+    def read_triples(self, file: str | PathLike[str]) -> Ids:
+        """Other triples of the same entities and relations, int64[n, 3]."""
+        return _distinct(_ids(read_table(file), self.graph), self.graph)
+
     def content_hash(self) -> str:
         """SHA-256 over the graph, the splits and, in an open world, what arrives later."""
         digest = hashlib.sha256(self.graph.content_hash().encode())
@@ -61,6 +116,42 @@ class GraphTask:
                 digest.update(np.array([len(part)], "<i8").tobytes())
                 digest.update(np.ascontiguousarray(part, "<i8").tobytes())
         return digest.hexdigest()
+
+
+def _sizes(graph: KnowledgeGraph) -> tuple[int, int, int]:
+    return len(graph.entities), len(graph.relations), len(graph.entities)
+
+
+def _ids(table: Table, graph: KnowledgeGraph) -> Ids:
+    """The rows of a table as triples of ids, int64[n, 3]."""
+    columns = [
+        column_ids(table, 0, graph.entities, "known entity"),
+        column_ids(table, 1, graph.relations, "known relation"),
+        column_ids(table, 2, graph.entities, "known entity"),
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _distinct(rows: Ids, graph: KnowledgeGraph) -> Ids:
+    """The rows in their order, without repetitions."""
+    return rows[first_occurrences(rows, _sizes(graph))]
+
+
+def _check_apart(tables: dict[str, Table], rows: dict[str, Ids], graph: KnowledgeGraph) -> None:
+    """No two files may share a triple: what was trained on tests nothing."""
+    seen: list[tuple[str, Ids]] = []
+    for what, table in tables.items():
+        keys = row_keys(rows[what], _sizes(graph))
+        for other, before in seen:
+            shared = np.isin(keys, before)
+            if shared.any():
+                raise InputError(
+                    f"this {what} triple is also a {other} triple",
+                    file=table.file,
+                    line=table.line_of(int(np.argmax(shared))),
+                    remedy="remove it from one of the two files",
+                )
+        seen.append((what, keys))
 
 
 def _removable(graph: KnowledgeGraph, order: Ids, limit: int) -> Ids:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -30,9 +32,9 @@ def reciprocal_rank(ranks: Ranks) -> Tensor:
     return (harmonic[ranks.better + ranks.tied] - harmonic[ranks.better]) / ranks.tied
 
 
-def summary(ranks: Ranks) -> dict[str, float]:
+def summary(ranks: Ranks, at: Sequence[int] = HITS) -> dict[str, float]:
     """``hits@k``, ``mr`` and ``mrr``: fractions, not per cent."""
-    result = {f"hits@{k}": hits(ranks, k).mean().item() for k in HITS}
+    result = {f"hits@{k}": hits(ranks, k).mean().item() for k in at}
     result["mr"] = mean_rank(ranks).mean().item()
     result["mrr"] = reciprocal_rank(ranks).mean().item()
     return result

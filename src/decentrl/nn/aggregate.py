@@ -131,14 +131,17 @@ def segment_max(per_edge: Tensor, graph: Adjacency) -> Tensor:
     return torch.segment_reduce(per_edge, "max", offsets=graph.indptr, unsafe=True)
 
 
-def segment_softmax(logits: Tensor, graph: Adjacency) -> Tensor:
+def segment_softmax(logits: Tensor, graph: Adjacency, kept: Tensor | None = None) -> Tensor:
     """α_e = exp(logit_e) / Σ over the edges e' of the same row of exp(logit_e').
 
     Args:
         logits: [n_edges].
+        kept: bool[n_edges], the edges that count; all by default. The others get 0.
     Returns:
         [n_edges], summing to 1 over every row that has an edge.
     """
+    if kept is not None:
+        return segment_softmax(logits.masked_fill(~kept, -1e30), graph) * kept
     result: Tensor = _SegmentSoftmax.apply(logits, graph)  # type: ignore[no-untyped-call]
     return result
 
@@ -177,9 +180,19 @@ def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
     return result
 
 
-def pool(values: Tensor, graph: Adjacency, how: str = "mean") -> Tensor:
-    """The mean, sum or element-wise maximum of the neighbours' vectors; 0 without neighbours."""
+def pool(values: Tensor, graph: Adjacency, how: str = "mean", kept: Tensor | None = None) -> Tensor:
+    """The mean, sum or element-wise maximum of the neighbours' vectors; 0 without neighbours.
+
+    Args:
+        kept: bool[n_edges], the edges that count (not for the maximum); all by default.
+    """
+    if kept is not None and how != "max":
+        weights = kept.to(values.dtype)
+        if how == "mean":
+            weights = weights / segment_sum(weights, graph).clamp(min=1)[graph.rows]
+        return weighted_sum(weights, values, graph)
     if how == "max":
+        assert kept is None
         return F.embedding_bag(
             graph.columns, values, graph.indptr, mode="max", include_last_offset=True
         )

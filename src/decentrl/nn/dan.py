@@ -51,16 +51,20 @@ class NeighbourAttention(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.query_score.bias)
 
-    def weights(self, query: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
-        """α of every edge: [n_edges]."""
+    def weights(
+        self, query: Tensor, keys: Tensor, graph: Adjacency, kept: Tensor | None = None
+    ) -> Tensor:
+        """α of every edge: [n_edges], 0 where an edge is not ``kept``, bool[n_edges]."""
         by_row = self.dropout(torch.tanh(self.query_score(query))).squeeze(-1)
         by_column = self.dropout(torch.tanh(self.key_score(keys))).squeeze(-1)
         logits = by_row.index_select(0, graph.rows) + by_column.index_select(0, graph.columns)
-        return segment_softmax(F.leaky_relu(logits, 0.2), graph)
+        return segment_softmax(F.leaky_relu(logits, 0.2), graph, kept)
 
-    def forward(self, query: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
+    def forward(
+        self, query: Tensor, keys: Tensor, graph: Adjacency, kept: Tensor | None = None
+    ) -> Tensor:
         """query [n_rows, dim], keys [n_columns, dim] → [n_rows, dim]."""
-        weights = self.weights(query, keys, graph)
+        weights = self.weights(query, keys, graph, kept)
         # W after or before the sum is the same; it is cheaper on the shorter side.
         if graph.n_rows <= graph.n_columns:
             # The sum is cheap to make again in the backward pass, and as large as g to keep.
@@ -169,24 +173,29 @@ class DAN(nn.Module):
         """How many layers back the keys of a layer lie (what ``GraphView.build`` asks)."""
         return 2 if self.variant == "second-order" else 1
 
-    def forward(self, inputs: Tensor, view: GraphView) -> list[Tensor]:
-        """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape."""
+    def forward(self, inputs: Tensor, view: GraphView, kept: Tensor | None = None) -> list[Tensor]:
+        """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape.
+
+        Args:
+            kept: bool[n_edges], the edges that count, where all layers read the same graph.
+        """
         keys = self.input_norm(inputs)
         relations = self.relation_norm(self.relation_vectors) if self.relations else None
-        outputs = [self._finish(0, self._context(0, keys, view.first), [], relations, view)]
+        outputs = [self._finish(0, self._context(0, keys, view.first, kept), [], relations, view)]
         query = outputs[0]
         for k, graph in enumerate(view.layers, start=1):
-            g = self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph))
+            g = self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph, kept))
             outputs.append(self._finish(k, g, outputs, relations, view))
             if self.variant == "second-order":
                 keys, query = outputs[-2], outputs[-1]
             elif k < len(view.layers):
                 keys = outputs[-1]
-                query = self._context(k, keys, view.layers[k])
+                query = self._context(k, keys, view.layers[k], kept)
         return outputs
 
-    def _context(self, k: int, vectors: Tensor, graph: Adjacency) -> Tensor:
-        context: Tensor = self.context_norms[k](self.contexts[k](pool(vectors, graph, self.first)))
+    def _context(self, k: int, vectors: Tensor, graph: Adjacency, kept: Tensor | None) -> Tensor:
+        pooled = pool(vectors, graph, self.first, kept)
+        context: Tensor = self.context_norms[k](self.contexts[k](pooled))
         return context
 
     def _finish(

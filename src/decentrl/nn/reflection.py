@@ -40,14 +40,20 @@ class ReflectionLayer(nn.Module):
             if score is not None:
                 nn.init.xavier_uniform_(score.weight)
 
-    def forward(self, h: Tensor, relations: Tensor, edges: RelationalEdges) -> Tensor:
-        """h [n_entities, dim], relations of length 1 [2 · n_relations, dim] → [n_rows, dim]."""
+    def forward(
+        self, h: Tensor, relations: Tensor, edges: RelationalEdges, kept: Tensor | None = None
+    ) -> Tensor:
+        """h [n_entities, dim], relations of length 1 [2 · n_relations, dim] → [n_rows, dim].
+
+        Args:
+            kept: bool[n_edges], the edges that count; all by default.
+        """
         by_relation = self.relation_score(relations).squeeze(-1)
         logits = by_relation.index_select(0, edges.relations.columns)
         if self.context_score is not None:
             key = torch.tanh(self.context_score(h)).squeeze(-1)
             logits = logits + key.index_select(0, edges.nodes.columns)
-        weights = self.dropout(segment_softmax(logits, edges.nodes))
+        weights = self.dropout(segment_softmax(logits, edges.nodes, kept))
         along = edge_dots(h, relations, edges.pairs).index_select(0, edges.edge_pair)
         total = weighted_sum(weights, h, edges.nodes)
         total = total - weighted_sum(2 * weights * along, relations, edges.relations)
@@ -106,24 +112,30 @@ class RelationalEncoder(nn.Module):
         view: RelationalView,
         entities: Tensor | None = None,
         inputs: Tensor | None = None,
+        kept: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
         The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
-        read instead of the trained input embeddings.
+        read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
+        of ``view.edges`` and of ``view.first``; not together with ``entities``.
         """
+        of_edges, of_first = (None, None) if kept is None else kept
         relations = gather(self.relations, self.representative)
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)
         parts = []
         embeddings = self.entities if inputs is None else inputs
-        contexts = pool(embeddings, view.first), pool(relations, view.bag)
+        contexts = (
+            pool(embeddings, view.first, kept=of_first),
+            pool(relations, view.bag),
+        )
         for layers, pooled in zip(self.views, contexts, strict=True):
             assert isinstance(layers, nn.ModuleList)
             h = torch.tanh(pooled)
             for k, layer in enumerate(layers, start=1):
                 parts.append(h if entities is None else gather(h, entities))
-                h = layer(h, units, last if k == len(layers) else view.edges)
+                h = layer(h, units, last if k == len(layers) else view.edges, of_edges)
             parts.append(h)
         vectors: Tensor = self.dropout(torch.cat(parts, -1))
         return vectors

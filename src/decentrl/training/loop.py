@@ -80,6 +80,9 @@ def train(
         if config.patience and misses >= config.patience:
             break
         started = time.perf_counter()
+        if config.schedule == "linear":
+            for group in optimizer.param_groups:
+                group["lr"] = config.learning_rate * (1 - (epoch - 1) / config.epochs)
         row: Row = {"stage": stage} if stage else {}
         row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
         if epoch % config.validate_every == 0 or epoch == config.epochs:
@@ -111,6 +114,8 @@ def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimize
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if config.optimizer == "rmsprop":
         return torch.optim.RMSprop(parameters, lr=config.learning_rate, alpha=0.9)
+    if config.optimizer == "adagrad":
+        return torch.optim.Adagrad(parameters, lr=config.learning_rate)
     return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
 
 

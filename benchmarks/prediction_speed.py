@@ -1,0 +1,82 @@
+"""What prediction costs on FB15K-237: an epoch, the way to a test MRR, ranking, memory.
+
+    DECENTRL_DATA=... python benchmarks/prediction_speed.py [--preset strong] [--device cpu]
+                      [--set training.epochs=15] [--aims 0.34 0.35]
+
+After every epoch the test triples are ranked to see whether an aim is reached; that time does not
+count. Times are those inside the process after imports and device start. Also prints, for `paper`,
+what an epoch costs with and without hiding a batch's own edges (`--hidden`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from statistics import median
+
+import torch
+
+from decentrl import load_dataset
+from decentrl.data.graph_task import GraphTask
+from decentrl.predictor import Predictor
+from decentrl.runs import peak_memory
+from decentrl.training.loop import Row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="fb15k-237")
+    parser.add_argument("--preset", default="strong")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--aims", type=float, nargs="+", default=[0.34, 0.35])
+    parser.add_argument("--hidden", action="store_true")
+    options = parser.parse_args()
+    task = load_dataset(options.dataset)
+    assert isinstance(task, GraphTask)
+    for extra in (["model.hidden=0.0"], ["model.hidden=0.5"]) if options.hidden else ([],):
+        measure(task, options.preset, [*options.settings, *extra], options.device, options.aims)
+
+
+def measure(
+    task: GraphTask, preset: str, settings: list[str], device: str, aims: list[float]
+) -> None:
+    predictor = Predictor.from_preset(preset, *settings, device=device)
+    if predictor.device.type == "cuda":
+        torch.zeros(1, device="cuda")
+    spent, left, epochs = 0.0, list(aims), []
+
+    def on_epoch(row: Row) -> None:
+        nonlocal spent
+        spent += row["seconds"]
+        epochs.append(row["seconds"])
+        if left:
+            predictor._vectors = None
+            mrr = predictor.evaluate()[0][0]["mrr"]
+            print(f"epoch {row['epoch']:3d}  {spent:7.2f} s  test MRR {mrr:.4f}", flush=True)
+            while left and mrr >= left[0]:
+                print(f"test MRR {left.pop(0)} after {spent:.1f} s of training", flush=True)
+
+    started = time.perf_counter()
+    predictor.fit(task, on_epoch=on_epoch)
+    predictor._vectors = None
+    started = time.perf_counter()
+    predictor.vectors.sum().item()
+    encoding = time.perf_counter() - started
+    started = time.perf_counter()
+    rows, _ = predictor.evaluate()
+    ranking = time.perf_counter() - started
+    found = rows[0]
+    print(
+        f"{task.name}, {preset} {' '.join(settings)}, {predictor.device.type}: "
+        f"MRR {found['mrr']:.4f} Hits@1 {found['hits@1']:.4f} Hits@10 {found['hits@10']:.4f}"
+    )
+    print(f"  an epoch           {median(epochs):8.2f} s (median of {len(epochs)})")
+    print(f"  training           {spent:8.1f} s")
+    print(f"  encoding once      {encoding:8.2f} s")
+    print(f"  ranking {2 * len(task.test):,} questions {ranking:6.2f} s")
+    print(f"  peak memory        {peak_memory(predictor) / 2**30:8.2f} GB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

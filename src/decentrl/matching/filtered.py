@@ -1,0 +1,86 @@
+"""Ranks of right answers among all entities, other known answers left out, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decentrl.graph.queries import Queries
+from decentrl.matching.ranks import TOLERANCE, Ranks
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Entities and relations, int64[b] each → the scores of all answers, [b, n]."""
+
+CELLS = 2**25
+"""Scores in memory at a time."""
+
+
+def rank_answers(
+    score: Score,
+    asked: Queries,
+    known: Queries,
+    n_entities: int,
+    *,
+    device: torch.device | str = "cpu",
+    tolerance: float = TOLERANCE,
+) -> Ranks:
+    """Rank every answer of ``asked``; the other answers in ``known`` to its question do not count.
+
+    Args:
+        score: of all entities for some questions.
+        known: everything known to be true; may or may not hold the answers themselves.
+        tolerance: two scores are tied if they differ by at most this share of the largest absolute
+            score of their question.
+    Returns:
+        ranks in the order of ``asked.answers``.
+    """
+    better = torch.empty(len(asked.answers), dtype=torch.int64)
+    tied = torch.empty_like(better)
+    places = known.find(asked.entities, asked.relations)
+    size = max(1, CELLS // max(1, n_entities))
+    for start in range(0, len(asked), size):
+        chosen = np.arange(start, min(start + size, len(asked)))
+        entities = torch.from_numpy(asked.entities[chosen]).to(device)
+        relations = torch.from_numpy(asked.relations[chosen]).to(device)
+        block = score(entities, relations)
+        slack = tolerance * block.abs().amax(1) if tolerance else block.new_zeros(len(block))
+
+        rows, index = asked.places(chosen)
+        answers = asked.answers[index]
+        at = torch.from_numpy(rows).to(device)
+        right = block[at, torch.from_numpy(answers).to(device)]
+        high, low = right + slack[at], right - slack[at]
+        above, level = _compared(block, at, high, low)
+
+        # Take away what the other right answers add to the counts: a pair for each of them.
+        has = places[chosen] >= 0
+        sizes = np.where(has, known.sizes[places[chosen]], 0) if len(known) else 0 * chosen
+        others = sizes[rows]
+        pair = np.repeat(np.arange(len(rows)), others)
+        ends = np.cumsum(others)
+        offset = np.arange(len(pair)) - np.repeat(ends - others, others)
+        other = known.answers[known.indptr[places[chosen]][rows][pair] + offset]
+        different = other != answers[pair]
+        pair, other = pair[different], other[different]
+        which = torch.from_numpy(pair).to(device)
+        values = block[at[which], torch.from_numpy(other).to(device)]
+        up, even = values > high[which], values >= low[which]
+        above.index_add_(0, which, up.to(above.dtype), alpha=-1)
+        level.index_add_(0, which, (even & ~up).to(level.dtype), alpha=-1)
+        better[index], tied[index] = above.cpu(), level.cpu()
+    return Ranks(better, tied)
+
+
+def _compared(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """How many scores of row ``at[k]`` are above ``high[k]``, and how many not below ``low[k]``."""
+    above, level = torch.empty_like(at), torch.empty_like(at)
+    step = max(1, CELLS // max(1, block.shape[1]))
+    for start in range(0, len(at), step):
+        part = slice(start, start + step)
+        scores = block[at[part]]
+        above[part] = (scores > high[part, None]).sum(1)
+        level[part] = (scores >= low[part, None]).sum(1) - above[part]
+    return above, level

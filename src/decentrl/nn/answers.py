@@ -1,0 +1,146 @@
+"""Losses over all answers of a question, without ever holding the scores of a whole batch.
+
+Scores of a block of questions are made, turned into gradients at once, and forgotten: a loss is
+one number, so its gradient can be had in the forward pass; the backward pass only scales it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Kind = Literal["softmax", "bce"]
+BLOCK = 2**27
+"""Scores in memory at a time, on a card; on a CPU an eighth of it."""
+
+
+class _AnswerLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        vectors: Tensor,
+        bias: Tensor | None,
+        rows: Tensor,
+        columns: Tensor,
+        offset: Tensor | None,
+        kind: Kind,
+        smoothing: float,
+    ) -> Tensor:
+        n = len(vectors)
+        size = max(1, (BLOCK if queries.is_cuda else BLOCK // 8) // max(1, n))
+        for_queries = torch.empty_like(queries)
+        for_vectors = torch.zeros_like(vectors)
+        for_bias = None if bias is None else torch.zeros_like(bias)
+        for_offset = None if offset is None else torch.empty_like(offset)
+        total = queries.new_zeros((), dtype=torch.float64)
+        counts = torch.bincount(rows, minlength=len(queries))
+        ends = counts.cumsum(0).tolist()
+        with _fast_products(queries):
+            for start in range(0, len(queries), size):
+                stop = min(start + size, len(queries))
+                first = ends[start - 1] if start else 0
+                own = slice(first, ends[stop - 1])
+                at = rows[own] - start, columns[own]
+                block = queries[start:stop] @ vectors.t()
+                if bias is not None:
+                    block += bias
+                if offset is not None:
+                    block += offset[start:stop, None]
+                gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
+                total += loss
+                torch.mm(gradient, vectors, out=for_queries[start:stop])
+                for_vectors.addmm_(gradient.t(), queries[start:stop])
+                if for_bias is not None:
+                    for_bias += gradient.sum(0)
+                if for_offset is not None:
+                    for_offset[start:stop] = gradient.sum(1)
+        scale = 1 / max(1, len(rows))
+        kept = (for_queries, for_vectors, for_bias, for_offset)
+        ctx.save_for_backward(*(None if part is None else part.mul_(scale) for part in kept))
+        return (total * scale).to(queries.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        parts = [None if part is None else part * gradient for part in ctx.saved_tensors]
+        return *parts[:3], None, None, parts[3], None, None
+
+
+def _slope(
+    scores: Tensor, at: tuple[Tensor, Tensor], counts: Tensor, kind: Kind, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The gradient for a block of scores [b, n], in their place, and the sum of the losses."""
+    counts = counts.to(scores.dtype)
+    n = scores.shape[1]
+    right = scores[at]
+    spread, share = smoothing / n, 1 - smoothing
+    if kind == "bce":
+        wanted = share * right.double().sum() + spread * scores.double().sum()
+        loss = F.softplus(scores).double().sum() - wanted
+        slope = scores.sigmoid_().sub_(spread)
+    else:
+        highest = scores.amax(1, keepdim=True)
+        mean = scores.double().mean(1, keepdim=True) if smoothing else highest
+        scores.sub_(highest).exp_()
+        totals = scores.sum(1, keepdim=True)
+        normaliser = totals.log() + highest
+        loss = (counts * normaliser).double().sum() - share * right.double().sum()
+        if smoothing:
+            loss = loss - smoothing * (counts * mean).sum()
+        slope = scores.mul_(counts / totals)
+        if smoothing:
+            slope.sub_(spread * counts)
+    slope.index_put_(at, torch.full_like(right, -share), accumulate=True)
+    return slope, loss
+
+
+@contextmanager
+def _fast_products(like: Tensor) -> Iterator[None]:
+    """TF32 on a card: ten bits are enough for a gradient, and eight times as fast."""
+    if not like.is_cuda:
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def answer_loss(
+    queries: Tensor,
+    vectors: Tensor,
+    bias: Tensor | None,
+    rows: Tensor,
+    columns: Tensor,
+    *,
+    offset: Tensor | None = None,
+    kind: Kind = "softmax",
+    smoothing: float = 0.0,
+) -> Tensor:
+    r"""Make right answers score higher than all others; the mean over right answers.
+
+    ``softmax``: :math:`\log \sum_j e^{s_{ij}} - s_{it}` for every right answer t of question i.
+    ``bce``: every answer on its own, :math:`\log(1 + e^{s_{ij}}) - y_{ij} s_{ij}`. With smoothing ε
+    a right answer has 1 - ε and all n share the rest (``softmax``), or y = (1 - ε) y + ε / n
+    (``bce``).
+
+    Args:
+        queries: [b, d]; the scores are ``queries @ vectors.T + bias + offset[:, None]``.
+        vectors: of the candidates, [n, d].
+        bias: [n].
+        rows, columns: int64[m], the right answers; rows increase.
+        offset: [b]; it makes a difference to ``bce`` alone.
+    """
+    result: Tensor = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
+        queries, vectors, bias, rows, columns, offset, kind, smoothing
+    )
+    return result

@@ -1,0 +1,263 @@
+"""Decoders: how likely (h, r, t) is, from the vectors of h and t.
+
+Every one of them is written as a product: a question (h, r, ?) becomes a vector, and the score of
+an answer is its product with the answer's vector. So all answers are one matrix product away.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Decoder(nn.Module):
+    r"""score(h, r, t) = query(h, r) · t + bias(t) + c(h, r), where c does not change an order.
+
+    Relations are 0 … 2 · n_relations - 1: the second half are reciprocals, so that (?, r, t) is the
+    question (t, n_relations + r, ?).
+
+    Args:
+        n_relations: how many relations there are, without reciprocals.
+        dim: width of an entity's vector.
+        relation_dim: width of a relation's vector.
+    """
+
+    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+        self.relations = nn.Parameter(torch.empty(2 * n_relations, relation_dim or dim))
+        nn.init.normal_(self.relations, std=dim**-0.5)
+
+    def query(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """h [b, dim], relation ids int64[b] → [b, dim]."""
+        return self.combine(heads, self.relations[relations])
+
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """h [b, dim], relation vectors [b, relation_dim] → [b, dim]."""
+        raise NotImplementedError
+
+    def bias(self, vectors: Tensor) -> Tensor | None:
+        """Of every answer, [n]; None if there is none."""
+        return None
+
+    def constant(self, queries: Tensor) -> Tensor | None:
+        """Of every question, [b]: needed for scores, not for ranks."""
+        return None
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """[b, dim] each → [b, relation_dim]: its product with r, plus :meth:`relation_bias`, is
+        the score up to a constant. So the relation can be asked for too."""
+        raise NotImplementedError
+
+    def relation_bias(self) -> Tensor | None:
+        """Of every relation, [2 · n_relations]; None if there is none."""
+        return None
+
+    def moduli(self, vectors: Tensor) -> Tensor:
+        """What an N3 penalty cubes: absolute values."""
+        return vectors.abs()
+
+    def relation_moduli(self) -> Tensor:
+        """The same of the relations."""
+        return self.moduli(self.relations)
+
+    def score_all(self, heads: Tensor, relations: Tensor, vectors: Tensor) -> Tensor:
+        """Scores of all answers: h [b, dim], int64[b], [n, dim] → [b, n]."""
+        queries = self.query(heads, relations)
+        scores = queries @ vectors.t()
+        for extra, dim in ((self.bias(vectors), 0), (self.constant(queries), 1)):
+            if extra is not None:
+                scores = scores + extra.unsqueeze(dim)
+        return scores
+
+    def score(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Scores of triples: [b, dim], int64[b], [b, dim] → [b]."""
+        queries = self.query(heads, relations)
+        scores = (queries * tails).sum(-1)
+        for extra in (self.bias(tails), self.constant(queries)):
+            if extra is not None:
+                scores = scores + extra
+        return scores
+
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """Scores of all relations between h and t, up to a constant: → [b, 2 · n_relations]."""
+        scores = self.relation_query(heads, tails) @ self.relations.t()
+        bias = self.relation_bias()
+        return scores if bias is None else scores + bias
+
+
+class _Distance(Decoder):
+    """-|query - t|², written out."""
+
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return 2 * self.moved(heads, relations)
+
+    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Where the answer should be."""
+        raise NotImplementedError
+
+    def bias(self, vectors: Tensor) -> Tensor:
+        return -vectors.square().sum(-1)
+
+    def constant(self, queries: Tensor) -> Tensor:
+        return -(queries / 2).square().sum(-1)
+
+
+class TransE(_Distance):
+    """-|h + r - t|² (the square changes no order)."""
+
+    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return heads + relations
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return 2 * (tails - heads)
+
+    def relation_bias(self) -> Tensor:
+        return -self.relations.square().sum(-1)
+
+
+class DistMult(Decoder):
+    """Σ h · r · t."""
+
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return heads * relations
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return heads * tails
+
+
+class ComplEx(Decoder):
+    """Re Σ h · r · conj(t); the first half of a vector is real, the second imaginary."""
+
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return _times(heads, relations)
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return _times(_conjugate(heads), tails)
+
+    def moduli(self, vectors: Tensor) -> Tensor:
+        real, imaginary = vectors.chunk(2, -1)
+        return (real.square() + imaginary.square()).clamp(min=1e-12).sqrt()
+
+
+class RotatE(_Distance):
+    """-|h · e^{iθ} - t|²: a relation turns each complex coordinate by an angle."""
+
+    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
+        super().__init__(n_relations, dim, dim // 2)
+        nn.init.uniform_(self.relations, -math.pi, math.pi)
+
+    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return _times(heads, torch.cat((relations.cos(), relations.sin()), -1))
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return 2 * _times(_conjugate(heads), tails)
+
+    def relation_moduli(self) -> Tensor:
+        return torch.ones_like(self.relations)  # a turn changes no length
+
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        turns = torch.cat((self.relations.cos(), self.relations.sin()), -1)
+        return self.relation_query(heads, tails) @ turns.t()
+
+    def moduli(self, vectors: Tensor) -> Tensor:
+        real, imaginary = vectors.chunk(2, -1)
+        return (real.square() + imaginary.square()).clamp(min=1e-12).sqrt()
+
+
+class TuckER(Decoder):
+    """Σ W[k, i, j] r_k h_i t_j."""
+
+    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
+        super().__init__(n_relations, dim, relation_dim or min(dim, 200))
+        width = self.relations.shape[1]
+        self.core = nn.Parameter(torch.empty(width, dim, dim).uniform_(-1, 1) * 0.1)
+        nn.init.normal_(self.relations, std=width**-0.5)
+
+    def query(self, heads: Tensor, relations: Tensor) -> Tensor:
+        # A matrix for each question would be too much; one for each relation that occurs is not.
+        kinds, which = torch.unique(relations, return_inverse=True)
+        matrices = torch.einsum("uk,kij->uij", self.relations[kinds], self.core)
+        order = torch.argsort(which, stable=True)
+        counts = torch.bincount(which, minlength=len(kinds)).tolist()
+        groups = torch.split(heads[order], counts)
+        parts = [group @ matrix for group, matrix in zip(groups, matrices, strict=True)]
+        return torch.cat(parts)[torch.argsort(order)]
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return torch.einsum("bi,kij,bj->bk", heads, self.core, tails)
+
+
+class ConvE(Decoder):
+    """A 3 × 3 convolution over h and r, laid one above the other, then a linear map; · t.
+
+    Args:
+        dropout: on the image, its channels and the result, as 1 : 1 : 1.5.
+    """
+
+    def __init__(
+        self,
+        n_relations: int,
+        dim: int,
+        relation_dim: int | None = None,
+        channels: int = 32,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(n_relations, dim)
+        self.height = next(k for k in range(int(dim**0.5), 0, -1) if dim % k == 0)
+        self.width = dim // self.height
+        self.image_norm = nn.BatchNorm2d(1)
+        self.image_dropout = nn.Dropout(dropout)
+        self.convolution = nn.Conv2d(1, channels, 3, padding=1)
+        self.channel_norm = nn.BatchNorm2d(channels)
+        self.channel_dropout = nn.Dropout2d(dropout)
+        self.linear = nn.Linear(channels * 2 * dim, dim)
+        self.result_dropout = nn.Dropout(min(1.5 * dropout, 1.0))
+        self.result_norm = nn.BatchNorm1d(dim)
+
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        shape = (-1, 1, self.height, self.width)
+        image = torch.cat((heads.view(shape), relations.view(shape)), 2)
+        image = self.image_dropout(self.image_norm(image))
+        maps = self.channel_dropout(F.relu(self.channel_norm(self.convolution(image))))
+        result = self.result_dropout(self.linear(maps.flatten(1)))
+        if self.training and len(result) == 1:  # too few to normalise by: take what is known
+            norm = self.result_norm
+            known = norm.running_mean, norm.running_var, norm.weight, norm.bias
+            return F.relu(F.batch_norm(result, *known, eps=norm.eps))
+        return F.relu(self.result_norm(result))
+
+    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """A relation at a time: nothing here is linear in r."""
+        every = torch.arange(len(self.relations), device=heads.device)
+        columns = [self.score(heads, r.expand(len(heads)), tails) for r in every]
+        return torch.stack(columns, 1)
+
+
+DECODERS: dict[str, type[Decoder]] = {
+    "transe": TransE,
+    "distmult": DistMult,
+    "complex": ComplEx,
+    "rotate": RotatE,
+    "tucker": TuckER,
+    "conve": ConvE,
+}
+
+
+def _times(a: Tensor, b: Tensor) -> Tensor:
+    """Complex product."""
+    a_real, a_imaginary = a.chunk(2, -1)
+    b_real, b_imaginary = b.chunk(2, -1)
+    real = a_real * b_real - a_imaginary * b_imaginary
+    return torch.cat((real, a_real * b_imaginary + a_imaginary * b_real), -1)
+
+
+def _conjugate(a: Tensor) -> Tensor:
+    real, imaginary = a.chunk(2, -1)
+    return torch.cat((real, -imaginary), -1)

@@ -1,0 +1,168 @@
+"""The prediction model: an encoder makes entity vectors, a decoder scores triples of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.config import PredictionConfig
+from decentrl.errors import ConfigError
+from decentrl.nn.aggregate import gather
+from decentrl.nn.dan import DAN
+from decentrl.nn.decoders import DECODERS
+from decentrl.nn.distillation import SelfDistillation
+from decentrl.nn.dropout import ByteDropout
+from decentrl.nn.reflection import RelationalEncoder
+
+View = Any
+"""``GraphView`` for the encoder ``dan``, ``RelationalView`` for ``reflection`` and ``none``."""
+
+
+class PredictionModel(nn.Module):
+    """Entity vectors x from their neighbours, and a decoder over them.
+
+    x = W g, where g is what the encoder makes of the neighbours. With ``model.own`` the entity's
+    own embedding takes part where it was trained: x = W g + e (``add``) or [g ‖ e]
+    (``concatenate``); for an entity that arrived later e is 0. Answers are compared by the same x,
+    so that a new entity can be one, or by a table of their own (``model.output="table"``).
+    """
+
+    def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
+        super().__init__()
+        model, distillation = config.model, config.distillation
+        self.config = config
+        self.dan = self.reflection = self.distillation = self.project = None
+        made = 0
+        if model.encoder == "dan":
+            self.inputs = nn.Parameter(torch.empty(n_entities, model.dim))
+            nn.init.xavier_uniform_(self.inputs)
+            self.dan = DAN(
+                model.dim,
+                model.layers,
+                relations=model.relations,
+                n_relations=n_relations,
+                relation_weight=model.relation_weight,
+                dropout=model.attention_dropout,
+                residual=model.residual,
+            )
+            made = model.dim
+        elif model.encoder == "reflection":
+            self.reflection = RelationalEncoder(
+                n_entities, n_relations, model.dim, model.layers, context=model.context, dropout=0.0
+            )
+            made = self.reflection.dim
+        if made and distillation.variant != "none" and distillation.weight:
+            self.distillation = SelfDistillation(
+                made, model.dim, distillation.variant, distillation.head, distillation.dropout
+            )
+        beside = bool(made) and model.own == "concatenate"
+        joined = made + model.dim if beside else made
+        width = config.decoder.dim or joined or model.dim
+        if config.decoder.name in ("complex", "rotate") and width % 2:
+            raise ConfigError(f"{config.decoder.name} needs vectors of even width, not {width}")
+        if made and joined != width:
+            self.project = nn.Linear(joined, width, bias=False)
+        self.own: nn.Parameter | None = None
+        if model.own != "off" or not made:
+            self.own = nn.Parameter(torch.empty(n_entities, model.dim if beside else width))
+            nn.init.normal_(self.own, std=width**-0.5)
+        self.table: nn.Parameter | None = None
+        if model.output == "table":
+            self.table = nn.Parameter(torch.empty(n_entities, width))
+            nn.init.normal_(self.table, std=width**-0.5)
+        self.dropout = ByteDropout(model.dropout)
+        self.question_dropout = ByteDropout(config.decoder.dropout)
+        self.decoder = DECODERS[config.decoder.name](n_relations, width)
+        # Lengths are 1, so scores need a scale: the scale of questions, learned as a logarithm.
+        start = config.decoder.scale if config.decoder.normalise else 1.0
+        self.log_scale = nn.Parameter(torch.tensor(start).log())
+        self.log_scale.requires_grad_(config.decoder.normalise)
+
+    @property
+    def teacher(self) -> Tensor:
+        """The encoder's input embeddings, which self-distillation learns from."""
+        return self.inputs if self.reflection is None else self.reflection.entities
+
+    def encode(self, view: View, kept: Any = None) -> Tensor | None:
+        """g of every entity; None without an encoder."""
+        if self.dan is None and self.reflection is None:
+            return None
+        inputs, share = self.teacher, self.config.model.input_dropout
+        if self.training and share:  # as if some entities had come after training
+            inputs = inputs * (torch.rand(len(inputs), 1, device=inputs.device) >= share)
+        if self.dan is not None:
+            last: Tensor = self.dan(inputs, view, kept)[-1]
+            return last
+        assert self.reflection is not None
+        vectors: Tensor = self.reflection(view, inputs=inputs, kept=kept)
+        return vectors
+
+    def vectors(self, view: View, g: Tensor | None) -> Tensor:
+        """x of every entity, from what the encoder made: [n_entities, width]."""
+        own, x = None, g
+        if self.own is not None:
+            own = self.own * self._with_own(view.seen)[:, None]
+        if x is not None and own is not None and self.config.model.own == "concatenate":
+            x, own = torch.cat((x, own), 1), None
+        if x is not None and self.project is not None:
+            x = self.project(x)
+        if own is not None:
+            x = own if x is None else x + own
+        assert x is not None
+        x = self.dropout(x)
+        # An entity that nothing is known of is 0; its slope must stay within bounds.
+        return F.normalize(x, dim=-1, eps=1e-6) if self.config.decoder.normalise else x
+
+    def _with_own(self, seen: Tensor) -> Tensor:
+        """Which entities may use their own embedding, as a factor: [n_entities]."""
+        share = self.config.model.own_dropout
+        known = seen.to(torch.float32)
+        if self.training and share:
+            known = known * (torch.rand(len(known), device=known.device) >= share)
+        return known
+
+    def answers(self, x: Tensor) -> Tensor:
+        """What answers are compared by."""
+        return x if self.table is None else self.table
+
+    def questions(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
+        """Vectors of questions (entity, relation, ?), int64[b] each → [b, width], scaled."""
+        queries: Tensor = self.question_dropout(self.decoder.query(gather(x, entities), relations))
+        return queries * self.log_scale.exp()
+
+    def bias(self, answers: Tensor) -> Tensor | None:
+        """Of every answer, scaled like the questions: [n]."""
+        bias = self.decoder.bias(answers)
+        return None if bias is None else bias * self.log_scale.exp()
+
+    def offset(self, questions: Tensor) -> Tensor | None:
+        """Of every question, scaled like it: [b]; it changes no order, but every single score."""
+        scale = self.log_scale.exp()
+        offset = self.decoder.constant(questions / scale)
+        return None if offset is None else offset * scale
+
+    @torch.no_grad()
+    def embed(self, view: View) -> Tensor:
+        """x of every entity with dropout off."""
+        was_training = self.training
+        self.eval()
+        try:
+            return self.vectors(view, self.encode(view))
+        finally:
+            self.train(was_training)
+
+    @torch.no_grad()
+    def score_all(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
+        """Scores of all answers up to a constant of the question, with dropout off: [b, n]."""
+        was_training = self.training
+        self.eval()
+        try:
+            answers = self.answers(x)
+            bias = self.bias(answers)
+            scores = self.questions(x, entities, relations) @ answers.t()
+            return scores if bias is None else scores.add_(bias)
+        finally:
+            self.train(was_training)

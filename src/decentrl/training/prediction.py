@@ -1,0 +1,232 @@
+"""The training objective of entity prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from decentrl.config import PredictionConfig
+from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.graph.queries import Queries
+from decentrl.graph.relational import RelationalView
+from decentrl.graph.view import GraphView, entities_of, relations_of
+from decentrl.matching.filtered import rank_answers
+from decentrl.matching.metrics import summary
+from decentrl.nn.aggregate import gather
+from decentrl.nn.answers import answer_loss
+from decentrl.nn.prediction import PredictionModel, View
+
+STEPS = 16
+"""An epoch has at least so many steps (if there are so many questions), or smaller batches."""
+
+VALIDATED = 5000
+"""Triples looked at in a validation while training: a sample says enough."""
+
+
+def make_view(
+    triples: Ids,
+    trained_on: Ids,
+    n_entities: int,
+    n_relations: int,
+    config: PredictionConfig,
+    device: torch.device | str,
+) -> View:
+    """What the encoder reads of ``triples`` after it was trained on ``trained_on``."""
+    seen = entities_of(trained_on, n_entities)
+    kinds = relations_of(trained_on, n_relations)
+    if config.model.encoder == "dan":
+        return GraphView.build(
+            [triples],
+            n_entities,
+            n_relations,
+            layers=config.model.layers,
+            residual=config.model.residual,
+            seen=seen,
+            seen_relations=kinds,
+        ).to(device)
+    return RelationalView.build(
+        triples, n_entities, n_relations, seen=seen, seen_relations=kinds, device=device
+    )
+
+
+class PredictionObjective:
+    """Joins a model with the triples it is trained on.
+
+    A step takes some questions with all their right answers: triples that share a question share
+    its scores, which is a fraction of the work and the same gradient. While a batch is learned, the
+    edges between its questions and answers are hidden (``model.hidden``): otherwise the
+    answer stands among the neighbours that the question's vector is made of, as it never does
+    when a question is asked in earnest.
+
+    Args:
+        triples: int64[n, 3].
+        view: what the encoder reads of them.
+        valid: held-out triples, int64[n, 3]; may be empty.
+        known: all questions and answers that are not wrong, for filtered ranks.
+    """
+
+    def __init__(
+        self,
+        model: PredictionModel,
+        triples: Ids,
+        view: View,
+        config: PredictionConfig,
+        valid: Ids,
+        known: Queries,
+        n_relations: int,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.view, self.config = model, view, config
+        self.queries = Queries.of(triples, n_relations)
+        self.known = known
+        seen = view.seen.cpu().numpy()
+        self.n_entities = len(seen)
+        self.seen = np.flatnonzero(seen)
+        self._column = np.full(len(seen), -1)
+        chosen = np.random.default_rng(seed).permutation(len(valid))[:VALIDATED]
+        self.valid = Queries.of(valid[np.sort(chosen)], n_relations)
+        self._pairs = None
+        if config.model.hidden and config.model.encoder != "none":
+            self._pairs = _Pairs(self.queries, view, self.n_entities)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Ids]:
+        size = self.config.training.batch or len(self.queries)
+        if self.config.training.batch:  # a small graph needs its steps too
+            size = max(1, min(size, -(-len(self.queries) // STEPS)))
+        order = rng.permutation(len(self.queries))
+        for start in range(0, len(order), size):
+            yield np.sort(order[start : start + size])
+
+    def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
+        model, settings, queries = self.model, self.config.loss, self.queries
+        device = self.view.seen.device
+
+        def put(ids: Ids) -> Tensor:
+            return torch.from_numpy(ids).to(device)
+
+        rows, index = queries.places(batch)
+        answers = queries.answers[index]
+        kept = None
+        if self._pairs is not None:
+            share = self.config.model.hidden
+            kept = self._pairs.kept(index if share == 1 else index[rng.random(len(index)) < share])
+        g = model.encode(self.view, kept)
+        x = model.vectors(self.view, g)
+        entities, relations = put(queries.entities[batch]), put(queries.relations[batch])
+        asked = model.questions(x, entities, relations)
+        candidates = self._candidates(answers, rng)
+        self._column[candidates] = np.arange(len(candidates))
+        columns = put(self._column[answers])
+        compared = model.answers(x)
+        if len(candidates) < self.n_entities:
+            compared = gather(compared, put(candidates))
+        loss = answer_loss(
+            asked,
+            compared,
+            model.bias(compared),
+            put(rows),
+            columns,
+            offset=model.offset(asked) if settings.kind == "bce" else None,
+            kind=settings.kind,
+            smoothing=settings.smoothing,
+        )
+        if settings.relations:
+            loss = loss + settings.relations * self._relation_loss(x, batch, rows, answers, put)
+        if settings.n3:
+            loss = loss + settings.n3 * self._n3(x, batch, answers, put)
+        if model.distillation is not None and g is not None:
+            loss = loss + self.config.distillation.weight * self._distilled(g, batch, rng, put)
+        return loss
+
+    def _candidates(self, answers: Ids, rng: np.random.Generator) -> Ids:
+        """The entities that right answers are told apart from: those with a training triple."""
+        count = self.config.loss.candidates
+        if not count or count >= len(self.seen):
+            return self.seen
+        sampled = rng.choice(self.seen, count, replace=False, shuffle=False)
+        found: Ids = np.union1d(sampled, answers)
+        return found
+
+    def _relation_loss(self, x: Tensor, batch: Ids, rows: Ids, answers: Ids, put: Any) -> Tensor:
+        """Which relation joins the two entities of a triple?"""
+        queries = self.queries
+        heads = gather(x, put(queries.entities[batch][rows]))
+        scores = self.model.decoder.score_relations(heads, gather(x, put(answers)))
+        scores = scores * self.model.log_scale.exp()
+        return F.cross_entropy(scores, put(queries.relations[batch][rows]))
+
+    def _n3(self, x: Tensor, batch: Ids, answers: Ids, put: Any) -> Tensor:
+        """The mean over triples of Σ |h|³ + |r|³ + |t|³."""
+        queries, decoder = self.queries, self.model.decoder
+        sizes = queries.sizes[batch]
+        uses = np.bincount(queries.entities[batch], sizes, len(x)) + np.bincount(
+            answers, minlength=len(x)
+        )
+        kinds = np.bincount(queries.relations[batch], sizes, len(decoder.relations))
+        of_entities = decoder.moduli(x).pow(3).sum(1) @ put(uses).to(x.dtype)
+        of_relations = decoder.relation_moduli().pow(3).sum(1) @ put(kinds).to(x.dtype)
+        total: Tensor = (of_entities + of_relations) / len(answers)
+        return total
+
+    def _distilled(self, g: Tensor, batch: Ids, rng: np.random.Generator, put: Any) -> Tensor:
+        model = self.model
+        assert model.distillation is not None
+        ids = np.unique(self.queries.entities[batch])
+        wrong = rng.choice(self.seen, self.config.distillation.negatives)
+        chosen = put(ids)
+        taught: Tensor = model.distillation(gather(g, chosen), model.teacher, chosen, put(wrong))
+        return taught / len(ids)
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float] | None:
+        """MRR, Hits@1 and Hits@10 of held-out triples, both directions, filtered."""
+        if not len(self.valid):
+            return None
+        x = self.model.embed(self.view)
+        found = summary(
+            rank_answers(
+                lambda e, r: self.model.score_all(x, e, r),
+                self.valid,
+                self.known,
+                self.n_entities,
+                device=x.device,
+            )
+        )
+        return {name: found[name] for name in ("mrr", "hits@1", "hits@10")}
+
+
+class _Pairs:
+    """Which edges lie between the question and the answer of a batch."""
+
+    def __init__(self, queries: Queries, view: View, n_entities: int) -> None:
+        graphs = [view.first] if isinstance(view, GraphView) else [view.edges.nodes, view.first]
+        device = graphs[0].rows.device
+        asked = np.repeat(queries.entities, queries.sizes)
+        codes = [_codes(asked, queries.answers, n_entities)]
+        codes += [_edge_codes(graph, n_entities) for graph in graphs]
+        _, where = np.unique(np.concatenate(codes), return_inverse=True)
+        self.n_pairs = int(where.max(initial=-1)) + 1
+        of_answers, *of_edges = np.split(where, np.cumsum([len(part) for part in codes])[:-1])
+        self.of_answers = torch.from_numpy(of_answers).to(device)
+        self.of_edges = [torch.from_numpy(part).to(device) for part in of_edges]
+
+    def kept(self, index: Ids) -> Any:
+        """bool of every edge, for the answers ``index`` of a batch; as the encoder takes it."""
+        hidden = torch.zeros(self.n_pairs, dtype=torch.bool, device=self.of_answers.device)
+        hidden[self.of_answers[torch.from_numpy(index).to(hidden.device)]] = True
+        masks = tuple(~hidden[edges] for edges in self.of_edges)
+        return masks if len(masks) > 1 else masks[0]
+
+
+def _edge_codes(graph: Adjacency, n: int) -> Ids:
+    return _codes(graph.rows.cpu().numpy(), graph.columns.cpu().numpy(), n)
+
+
+def _codes(a: Ids, b: Ids, n: int) -> Ids:
+    codes: Ids = np.minimum(a, b) * n + np.maximum(a, b)
+    return codes
