@@ -274,15 +274,11 @@ class Predictor:
         """The best answers of some questions: ids, scores, probabilities, whether known: [b, top].
 
         Probabilities are those of an answer among what is not known yet, NaN for what is. A score
-        is -inf where nothing is left to answer: an entity of which nothing is known has no vector.
+        is -inf where nothing is left to answer.
         """
-        device, n = self.device, len(self.task.graph.entities)
-        scores = self._trained.score_all(
-            self.vectors, torch.from_numpy(entities).to(device), torch.from_numpy(kinds).to(device)
-        )
-        nobody = ~torch.from_numpy(entities_of(self._now, n)).to(device)
-        scores = scores.masked_fill(nobody, -torch.inf)
-        told = _answered(known, entities, kinds, n).to(device)
+        n = len(self.task.graph.entities)
+        scores = self._possible(self.vectors, self._now, entities, kinds)
+        told = _answered(known, entities, kinds, n).to(self.device)
         unknown = scores.masked_fill(told, -torch.inf)
         values, answers = (scores if also_known else unknown).topk(min(top, n), dim=1)
         is_known = told.gather(1, answers)
@@ -293,6 +289,21 @@ class Predictor:
             chances = chances.masked_fill(is_known.cpu(), torch.nan)
         found = answers.cpu().numpy(), values.cpu().numpy(), chances.numpy()
         return *found, is_known.cpu().numpy()
+
+    def _possible(self, x: Tensor, now: Ids, entities: Ids, kinds: Ids) -> Tensor:
+        """Scores of all answers to some questions over triples ``now``, -inf for impossible ones.
+
+        An entity of which nothing is known has no vector, and where no training triple of a
+        relation joins an entity to itself, none answers a question about itself.
+        """
+        device = x.device
+        asked = torch.from_numpy(entities).to(device)
+        scores = self._trained.score_all(x, asked, torch.from_numpy(kinds).to(device))
+        scores.masked_fill_(~torch.from_numpy(entities_of(now, len(x))).to(device), -torch.inf)
+        h, r, t = self._trained_on.T
+        alone = torch.from_numpy(~np.isin(kinds % self._n_relations, r[h == t])).to(device)
+        scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
+        return scores
 
     def _predict_relations(
         self,
@@ -550,7 +561,12 @@ class Predictor:
     def _calibrate(self, valid: Ids) -> Confidence | None:
         if not len(valid):
             return None
-        return fit_confidence(*self._evidence(valid, valid[:0], self._trained_on))
+        features, right = self._evidence(valid, valid[:0], self._trained_on)
+        found = fit_confidence(features, right)
+        if found.weights[0] < 0:  # too little was seen to know that a better score is better
+            features[:, 0] = 0
+            found = fit_confidence(features, right)
+        return found
 
     def _evidence(
         self, held_out: Ids, also_known: Ids, graph: Ids | None = None
@@ -565,20 +581,13 @@ class Predictor:
         known = Queries.of(np.concatenate((now, also_known)), self._n_relations)
         asked = Queries.of(held_out, self._n_relations)
         n = len(x)
-        nobody = ~torch.from_numpy(entities_of(now, n)).to(x.device)
         facts, right = [], []
         step = max(1, 2**24 // n)
         for start in range(0, len(asked), step):
             chosen = np.arange(start, min(start + step, len(asked)))
             entities, kinds = asked.entities[chosen], asked.relations[chosen]
-            scores = self._trained.score_all(
-                x, torch.from_numpy(entities).to(x.device), torch.from_numpy(kinds).to(x.device)
-            ).masked_fill(nobody, -torch.inf)
-            places = known.find(entities, kinds)
-            has = np.flatnonzero(places >= 0)
-            rows, index = known.places(places[has])
-            told = torch.from_numpy(has[rows]), torch.from_numpy(known.answers[index])
-            scores[told[0].to(x.device), told[1].to(x.device)] = -torch.inf
+            scores = self._possible(x, now, entities, kinds)
+            scores.masked_fill_(_answered(known, entities, kinds, n).to(x.device), -torch.inf)
             values, answers = scores.topk(min(CALIBRATED, n), dim=1)
             features = _features(values, scores)
             truth = torch.zeros_like(scores, dtype=torch.bool)
@@ -603,12 +612,12 @@ def _answered(known: Queries, entities: Ids, kinds: Ids, n: int) -> Tensor:
 def _features(values: Tensor, unknown: Tensor) -> Tensor:
     """What speaks for an answer among the unknown ones: [b, k, 2].
 
-    The logarithm of its share, and how far the best is ahead. ``values`` are scores of answers,
+    The logarithm of its share, and that of the best answer's. ``values`` are scores of answers,
     [b, k], and ``unknown`` all scores, -inf where the answer is known: [b, n].
     """
-    share = (values - unknown.logsumexp(1, keepdim=True)).double()
-    lead = (values - unknown.amax(1, keepdim=True)).double()
-    return torch.stack((share, lead), -1)
+    total = unknown.logsumexp(1, keepdim=True)
+    best = (unknown.amax(1, keepdim=True) - total).expand_as(values)
+    return torch.stack((values - total, best), -1).double()
 
 
 def _or_none(value: float) -> float | None:
