@@ -1,0 +1,43 @@
+"""Complete a graph of the world, then let a country arrive that nobody knew in training.
+
+    python examples/complete_world.py
+"""
+
+from __future__ import annotations
+
+from decentrl import Predictor
+
+
+def main(*settings: str) -> Predictor:
+    """Train on GeoNames facts inside the package, ask, add an entity, and ask about it."""
+    predictor = Predictor.from_preset("quick", *settings).fit("world/geonames")
+    rows, _ = predictor.evaluate()
+    print(f"filtered MRR {rows[0]['mrr']:.3f}, by frequency {predictor.frequency()['mrr']:.3f}")
+
+    print("\nWhat does Rwanda border that the graph does not say?")
+    show(predictor, head="Rwanda", relation="borders")
+    print("\nWhich cities may lie in Kenya?")
+    show(predictor, relation="city of", tail="Kenya")
+
+    # A new entity: its vector is made of its neighbours, nothing is trained.
+    predictor.add(
+        [
+            ("New Land", "borders", "France"),
+            ("New Land", "borders", "Belgium"),
+            ("Newtown", "city of", "New Land"),
+        ]
+    )
+    print("\nNew Land borders France and Belgium. On which continent does it lie?")
+    show(predictor, head="New Land", relation="on continent")
+    print("\nAnd which time zone has its city?")
+    show(predictor, head="Newtown", relation="in time zone")
+    return predictor
+
+
+def show(predictor: Predictor, **question: str) -> None:
+    for row in predictor.predict(**question, top=3).to_pylist():
+        print(f"  {row['head']} – {row['relation']} → {row['tail']}   {row['probability']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
