@@ -1,11 +1,12 @@
 """What prediction costs on FB15K-237: an epoch, the way to a test MRR, ranking, memory.
 
     DECENTRL_DATA=... python benchmarks/prediction_speed.py [--preset strong] [--device cpu]
-                      [--set training.epochs=15] [--aims 0.34 0.35]
+                      [--set training.epochs=15] [--aims 0.34 0.35] [--run RUN]
 
 After every epoch the test triples are ranked to see whether an aim is reached; that time does not
 count. Times are those inside the process after imports and device start. Also prints, for `paper`,
-what an epoch costs with and without hiding a batch's own edges (`--hidden`).
+what an epoch costs with and without hiding a batch's own edges (`--hidden`). With --run nothing is
+trained: the finished run's test triples are encoded and ranked.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ def main() -> None:
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--aims", type=float, nargs="+", default=[0.34, 0.35])
     parser.add_argument("--hidden", action="store_true")
+    parser.add_argument("--run")
     options = parser.parse_args()
+    if options.run:
+        ask(Predictor.load(options.run, options.device))
+        return
     task = load_dataset(options.dataset)
     assert isinstance(task, GraphTask)
     for extra in (["model.hidden=0.0"], ["model.hidden=0.5"]) if options.hidden else ([],):
@@ -57,8 +62,15 @@ def measure(
             while left and mrr >= left[0]:
                 print(f"test MRR {left.pop(0)} after {spent:.1f} s of training", flush=True)
 
-    started = time.perf_counter()
     predictor.fit(task, on_epoch=on_epoch)
+    print(f"  an epoch           {median(epochs):8.2f} s (median of {len(epochs)})")
+    print(f"  training           {spent:8.1f} s")
+    ask(predictor)
+
+
+def ask(predictor: Predictor) -> None:
+    """Encode and rank the test triples."""
+    task, config = predictor.task, predictor.config
     predictor._vectors = None
     started = time.perf_counter()
     predictor.vectors.sum().item()
@@ -68,11 +80,9 @@ def measure(
     ranking = time.perf_counter() - started
     found = rows[0]
     print(
-        f"{task.name}, {preset} {' '.join(settings)}, {predictor.device.type}: "
+        f"{task.name}, {config.preset}, {predictor.vectors.shape[1]}-d, {predictor.device.type}: "
         f"MRR {found['mrr']:.4f} Hits@1 {found['hits@1']:.4f} Hits@10 {found['hits@10']:.4f}"
     )
-    print(f"  an epoch           {median(epochs):8.2f} s (median of {len(epochs)})")
-    print(f"  training           {spent:8.1f} s")
     print(f"  encoding once      {encoding:8.2f} s")
     print(f"  ranking {2 * len(task.test):,} questions {ranking:6.2f} s")
     print(f"  peak memory        {peak_memory(predictor) / 2**30:8.2f} GB", flush=True)
