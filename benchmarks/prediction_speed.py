@@ -4,9 +4,10 @@
                       [--set training.epochs=15] [--aims 0.34 0.35] [--run RUN]
 
 After every epoch the test triples are ranked to see whether an aim is reached; that time does not
-count. Times are those inside the process after imports and device start. Also prints, for `paper`,
-what an epoch costs with and without hiding a batch's own edges (`--hidden`). With --run nothing is
-trained: the finished run's test triples are encoded and ranked.
+count. Times are those inside the process after imports and device start. `--compare training.batch=1024
+training.batch=4096` does it all for one setting after the other, e.g. batches of different size or
+`model.hidden=0.0 model.hidden=0.5` (a batch's own edges seen or hidden). With --run nothing is trained:
+the finished run's test triples are encoded and ranked.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def main() -> None:
     parser.add_argument("--preset", default="strong")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[])
-    parser.add_argument("--aims", type=float, nargs="+", default=[0.34, 0.35])
-    parser.add_argument("--hidden", action="store_true")
+    parser.add_argument("--aims", type=float, nargs="*", default=[0.34, 0.35])
+    parser.add_argument("--compare", nargs="+", metavar="SETTING", default=[])
     parser.add_argument("--run")
     options = parser.parse_args()
     if options.run:
@@ -39,7 +40,8 @@ def main() -> None:
         return
     task = load_dataset(options.dataset)
     assert isinstance(task, GraphTask)
-    for extra in (["model.hidden=0.0"], ["model.hidden=0.5"]) if options.hidden else ([],):
+    for extra in [[setting] for setting in options.compare] or [[]]:
+        print(" ".join((options.preset, *options.settings, *extra)), flush=True)
         measure(task, options.preset, [*options.settings, *extra], options.device, options.aims)
 
 

@@ -112,7 +112,7 @@ class Predictor:
                 self._view(trained_on),
                 self.config,
                 known_valid,
-                Queries.of(np.concatenate((trained_on, task.valid)), self._n_relations),
+                Queries.of(np.concatenate((trained_on, known_valid)), self._n_relations),
                 self._n_relations,
                 self.config.seed,
             )
