@@ -4,10 +4,10 @@
                       [--set training.epochs=15] [--aims 0.34 0.35] [--run RUN]
 
 After every epoch the test triples are ranked to see whether an aim is reached; that time does not
-count. Times are those inside the process after imports and device start. `--compare training.batch=1024
-training.batch=4096` does it all for one setting after the other, e.g. batches of different size or
-`model.hidden=0.0 model.hidden=0.5` (a batch's own edges seen or hidden). With --run nothing is trained:
-the finished run's test triples are encoded and ranked.
+count. Times are those inside the process after imports and device start. `--compare` does it all
+for one setting after the other, e.g. `training.batch=1024 training.batch=4096` or `model.hidden=0.0
+model.hidden=0.5` (a batch's own edges seen or hidden). With --run nothing is trained: the finished
+run's test triples are encoded and ranked.
 """
 
 from __future__ import annotations
