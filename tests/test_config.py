@@ -14,6 +14,7 @@ from decentrl.config import (
     DEFAULT_PRESET,
     SECTIONS,
     Config,
+    PredictionConfig,
     preset_names,
     read_preset,
     to_toml,
@@ -194,3 +195,17 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
 def test_every_setting_says_what_it_means() -> None:
     for section in SECTIONS.values():
         assert all(f.metadata["meaning"] for f in fields(section))
+
+
+def test_settings_of_prediction_that_contradict_each_other_are_told() -> None:
+    odd = PredictionConfig.from_preset("paper", ["model.dim=7"])
+    with pytest.raises(ConfigError, match="complex needs vectors of even width, not 7"):
+        odd.check()
+    odd.with_setting("decoder.name=distmult").check()
+    odd.with_setting("decoder.dim=8").check()
+    with pytest.raises(ConfigError, match="conve cannot be asked for relations"):
+        PredictionConfig.from_preset("strong", ["decoder.name=conve"]).check()
+    both = PredictionConfig.from_preset("paper", ["model.dim=6", "model.own=concatenate"])
+    assert (both.made, both.width) == (6, 12)
+    wide = PredictionConfig.from_preset("paper", ["model.dim=6", "model.encoder=reflection"])
+    assert (wide.made, wide.width) == (36, 36)

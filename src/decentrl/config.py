@@ -115,19 +115,19 @@ class LossConfig:
 @dataclass(frozen=True)
 class TrainingConfig:
     epochs: int = setting(80, "passes over the training links", at_least=0)
-    batch: int = setting(0, "links a step; 0 means all in one", at_least=0)
+    batch: int = setting(0, "links or questions a step; 0 means all in one", at_least=0)
     optimizer: Literal["adam", "rmsprop", "adagrad"] = setting("adam", "what follows the gradient")
     learning_rate: float = setting(2e-3, "of the optimizer", at_least=0)
     schedule: Literal["constant", "linear"] = setting(
         "constant", "linear lowers the learning rate from epoch to epoch, to 0 after the last"
     )
-    valid: float = setting(0.1, "share of the training links held out for validation", at_least=0)
+    valid: float = setting(0.1, "share of the training data held out for validation", at_least=0)
     refit: bool = setting(
-        False, "once everything is chosen on the held-out links, train again on all of them"
+        False, "alignment: once all is chosen on the held-out links, train again on all of them"
     )
     validate_every: int = setting(10, "epochs between two validations", at_least=1)
     patience: int = setting(
-        3, "stop after this many validations without a better Hits@1; 0 never stops", at_least=0
+        3, "stop after this many validations without a better value; 0 never stops", at_least=0
     )
     checkpoint_every: float = setting(30.0, "seconds between two checkpoints", at_least=0)
 
@@ -328,6 +328,26 @@ class PredictionConfig(Settings):
     distillation: DistillationConfig = DistillationConfig()
     loss: PredictionLossConfig = PredictionLossConfig()
     training: TrainingConfig = TrainingConfig()
+
+    @property
+    def made(self) -> int:
+        """Width of what the encoder makes of an entity's neighbours; 0 without one."""
+        parts = {"dan": 1, "reflection": 2 * (self.model.layers + 1), "none": 0}
+        return parts[self.model.encoder] * self.model.dim
+
+    @property
+    def width(self) -> int:
+        """Width of an entity's vector."""
+        beside = self.model.dim if self.made and self.model.own == "concatenate" else 0
+        return self.decoder.dim or self.made + beside or self.model.dim
+
+    def check(self) -> None:
+        """Raise where settings contradict each other."""
+        name = self.decoder.name
+        if name in ("complex", "rotate") and self.width % 2:
+            raise ConfigError(f"{name} needs vectors of even width, not {self.width}")
+        if name == "conve" and self.loss.relations:
+            raise ConfigError("conve cannot be asked for relations; add loss.relations=0")
 
 
 SECTIONS = Config.sections()

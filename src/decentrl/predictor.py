@@ -25,7 +25,7 @@ from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.device import cuda_devices, pick_device
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.graph.queries import Queries
-from decentrl.graph.view import entities_of
+from decentrl.graph.view import entities_of, relations_of
 from decentrl.matching.confidence import Confidence, expected_calibration_error, fit_confidence
 from decentrl.matching.filtered import rank_answers
 from decentrl.matching.frequency import frequency_scores, relation_categories
@@ -80,7 +80,7 @@ class Predictor:
         self,
         source: GraphTask | KnowledgeGraph | str | PathLike[str],
         *,
-        valid: float = 0.1,
+        valid: float | None = None,
         test: float = 0.0,
         run: str | PathLike[str] | None = None,
         resume: bool = False,
@@ -90,13 +90,14 @@ class Predictor:
 
         Args:
             source: a :class:`GraphTask` brings its own validation and test triples; of a graph or a
-                file the shares ``valid`` and ``test`` are held out.
+                file the shares ``valid`` (default: ``training.valid``) and ``test`` are held out.
             run: folder for ``metrics.jsonl`` and checkpoints.
             resume: go on from the checkpoint in ``run``.
             on_epoch: called with each epoch's row of metrics.
         """
         started = time.perf_counter()
-        task = _as_task(source, valid, test, self.config.seed)
+        share = self.config.training.valid if valid is None else valid
+        task = _as_task(source, share, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
         self._forget()
@@ -150,7 +151,7 @@ class Predictor:
             task,
             graph=graph,
             auxiliary=graph.distinct(np.concatenate((old, ids[fresh]))),
-            new_entities=np.concatenate((new, np.arange(before, len(entities)))),
+            new_entities=np.union1d(new, np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(self._seen))),
         )
         self._forget()
         return self
@@ -196,7 +197,7 @@ class Predictor:
         Args:
             head, relation, tail: labels; exactly one is left out and asked for.
             top: how many answers.
-            known: answers that the graph already holds may be among them.
+            known: answers that were told, to learn from or to be tested on, may be among them.
         Returns:
             table with the columns head, relation, tail, rank, score, probability (null where it was
             not learned: it takes validation triples, and is there neither for relations nor for
@@ -245,10 +246,11 @@ class Predictor:
         given = graph.entities.ids(h if h is not None else t for h, _, t in labels)  # type: ignore[misc]
         kinds = graph.relations.ids(r for _, r, _ in labels)  # type: ignore[misc]
         kinds = kinds + np.array([0 if h is not None else self._n_relations for h, _, _ in labels])
-        for start in range(0, len(chosen), 256):
-            part = slice(start, start + 256)
+        step = self._block
+        for start in range(0, len(chosen), step):
+            part = slice(start, start + step)
             answers, values, chances, told = self._best(
-                given[part], kinds[part], self._known_now, top, known
+                given[part], kinds[part], self._given, top, known
             )
             for row, index in enumerate(chosen[part]):
                 head, relation, tail = queries[index]
@@ -294,15 +296,27 @@ class Predictor:
         """Scores of all answers to some questions over triples ``now``, -inf for impossible ones.
 
         An entity of which nothing is known has no vector, and where no training triple of a
-        relation joins an entity to itself, none answers a question about itself.
+        relation joins an entity to itself, none answers a question about itself. A question
+        about an entity without a vector, or with a relation never trained, has no answer at all.
         """
         device = x.device
         asked = torch.from_numpy(entities).to(device)
         scores = self._trained.score_all(x, asked, torch.from_numpy(kinds).to(device))
-        scores.masked_fill_(~torch.from_numpy(entities_of(now, len(x))).to(device), -torch.inf)
+        there = entities_of(now, len(x)) if self._trained.table is None else self._seen
+        scores.masked_fill_(~torch.from_numpy(there).to(device), -torch.inf)
         h, r, t = self._trained_on.T
         alone = torch.from_numpy(~np.isin(kinds % self._n_relations, r[h == t])).to(device)
         scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
+        untrained = ~relations_of(self._trained_on, self._n_relations)[kinds % self._n_relations]
+        mute = torch.from_numpy(untrained).to(device) | (x[asked].abs().amax(1) == 0)
+        return scores.masked_fill_(mute[:, None], -torch.inf)
+
+    def _score(self, entities: Tensor, kinds: Tensor) -> Tensor:
+        """Scores to rank by. Rows of a table that were never trained are the last of all."""
+        scores = self._trained.score_all(self.vectors, entities, kinds)
+        if self._trained.table is not None and not self._seen.all():
+            unseen = torch.from_numpy(~self._seen).to(scores.device)
+            scores[:, unseen] = scores.amin(1, keepdim=True)
         return scores
 
     def _predict_relations(
@@ -322,11 +336,21 @@ class Predictor:
                 x[torch.from_numpy(heads).to(x.device)], x[torch.from_numpy(tails).to(x.device)]
             )[:, : self._n_relations]
             scores = (scores * model.log_scale.exp()).cpu()
-        told = {tuple(row) for row in self._now.tolist()}
+        # What was never trained says nothing: relations that came later, entities without a vector.
+        scores[:, ~relations_of(self._trained_on, self._n_relations)] = -torch.inf
+        empty = x.abs().amax(1).cpu() == 0
+        scores[empty[torch.from_numpy(heads)] | empty[torch.from_numpy(tails)]] = -torch.inf
+        every = np.arange(self._n_relations)
         for row, index in enumerate(chosen):
             place = 0
+            questions = self._given.find(np.full(len(every), heads[row]), every)
+            rows, answers = self._given.places(questions[questions >= 0])
+            found = rows[self._given.answers[answers] == tails[row]]
+            told = set(every[questions >= 0][found].tolist())
             for relation in scores[row].argsort(descending=True).tolist():
-                is_known = (int(heads[row]), relation, int(tails[row])) in told
+                if not scores[row, relation].isfinite():
+                    break
+                is_known = relation in told
                 if is_known and not known:
                     continue
                 place += 1
@@ -364,7 +388,7 @@ class Predictor:
             raise InputError("there are no test triples", remedy="hold some out, or give some")
         asked = Queries.of(test, self._n_relations)
         ranks = rank_answers(
-            lambda e, r: self._trained.score_all(self.vectors, e, r),
+            self._score,
             asked,
             self._true(test),
             len(task.graph.entities),
@@ -376,7 +400,7 @@ class Predictor:
         """The same metrics of answering by how often an entity answers a relation in training."""
         test = self._test(triples)
         n = len(self.task.graph.entities)
-        scores = frequency_scores(Queries.of(self._now, self._n_relations), n)
+        scores = frequency_scores(Queries.of(self._trained_on, self._n_relations), n)
         return _summary(
             rank_answers(
                 lambda _, r: scores[r],
@@ -406,7 +430,8 @@ class Predictor:
     def test_predictions(self) -> pa.Table:
         """The best answer of every test question, beside the truth.
 
-        What training and validation triples hold is not an answer, so that ``correct`` is a hit.
+        What training and validation triples hold is not an answer, nor is what :meth:`predict`
+        would never give; so ``correct`` may differ a little from Hits@1 of :meth:`evaluate`.
 
         Returns:
             table with the columns head, relation, tail (with the answer in its place), asked
@@ -416,8 +441,9 @@ class Predictor:
         asked = Queries.of(task.test, self._n_relations)
         known = Queries.of(np.concatenate((self._now, task.valid)), self._n_relations)
         rows = []
-        for start in range(0, len(asked), 256):
-            chosen = np.arange(start, min(start + 256, len(asked)))
+        step = self._block
+        for start in range(0, len(asked), step):
+            chosen = np.arange(start, min(start + step, len(asked)))
             entities, kinds = asked.entities[chosen], asked.relations[chosen]
             answers, values, chances, _ = self._best(entities, kinds, known, 1)
             for i, answer, value, chance in zip(
@@ -522,6 +548,17 @@ class Predictor:
     def _known_now(self) -> Queries:
         return Queries.of(self._now, self._n_relations)
 
+    @cached_property
+    def _given(self) -> Queries:
+        """Everything that was told, to learn from or to be tested on: no news for anybody."""
+        every = np.concatenate((self._now, self.task.valid, self.task.test))
+        return Queries.of(every, self._n_relations)
+
+    @property
+    def _block(self) -> int:
+        """Questions to answer at a time."""
+        return max(1, 2**24 // max(1, len(self.task.graph.entities)))
+
     def _true(self, asked: Ids) -> Queries:
         """Everything that is not a wrong answer: known, held out, or asked."""
         task = self.task
@@ -530,7 +567,7 @@ class Predictor:
 
     def _forget(self) -> None:
         self._vectors = None
-        for name in ("_seen", "_now", "_known_now"):
+        for name in ("_seen", "_now", "_known_now", "_given"):
             self.__dict__.pop(name, None)
 
     def _view(self, triples: Ids) -> Any:
@@ -582,7 +619,7 @@ class Predictor:
         asked = Queries.of(held_out, self._n_relations)
         n = len(x)
         facts, right = [], []
-        step = max(1, 2**24 // n)
+        step = self._block
         for start in range(0, len(asked), step):
             chosen = np.arange(start, min(start + step, len(asked)))
             entities, kinds = asked.entities[chosen], asked.relations[chosen]

@@ -116,8 +116,8 @@ def read_task(sources: AnySources, config: Any) -> AnyTask:
 
 
 def _validation(config: PredictionConfig) -> float:
-    """Prediction cannot do without: probabilities and the best epoch are chosen by it."""
-    return config.training.valid or 0.1
+    """Share of a file's triples to choose by."""
+    return config.training.valid
 
 
 def align(

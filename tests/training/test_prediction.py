@@ -136,7 +136,8 @@ def test_without_a_residual_layers_hand_on_less() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
-def test_an_epoch_takes_every_question_once(size: int) -> None:
+def test_an_epoch_takes_every_question_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "STEPS", 1)
     made = objective(f"training.batch={size}")
     n, rng = len(made.queries), np.random.default_rng(0)
     first, second = (list(made.batches(rng)) for _ in range(2))
@@ -147,6 +148,15 @@ def test_an_epoch_takes_every_question_once(size: int) -> None:
         assert all((np.diff(batch) > 0).all() for batch in epoch)
     if len(first) > 1:
         assert any(not np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_small_graph_has_smaller_batches_but_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "STEPS", 5)
+    made = objective("training.batch=1000")
+    batches = list(made.batches(np.random.default_rng(0)))
+    assert len(batches) == 5
+    assert max(map(len, batches)) - min(map(len, batches)) < len(batches)
+    assert len(list(objective("training.batch=0").batches(np.random.default_rng(0)))) == 1
 
 
 # The loss over answers.
@@ -457,7 +467,7 @@ def test_n3_of_a_rotation_is_that_of_its_entities_whatever_its_angles(dim: int, 
 
 
 @some_batches
-@pytest.mark.parametrize("decoder", list(DECODERS))
+@pytest.mark.parametrize("decoder", [name for name in DECODERS if name != "conve"])
 def test_the_relation_between_two_entities_is_asked_for_too(decoder: str, batch: Ids) -> None:
     settings = ("model.encoder=none", f"decoder.name={decoder}")
     made, found = added("loss.relations=0.3", *settings, batch=batch)
@@ -530,6 +540,8 @@ def test_validation_is_filtered_and_tie_aware_with_mrr_first(encoder: str, outpu
     means: dict[str, list[float]] = {name: [] for name in found}
     for e, r, a in asked:
         scores = made.model.score_all(x, torch.tensor([e]), torch.tensor([r]))[0].tolist()
+        lowest = min(scores)  # where those are who are not there yet
+        scores = [score if j in SEEN else lowest for j, score in enumerate(scores)]
         rivals = [scores[j] for j in range(N) if j == a or (e, r, j) not in true]
         slack = 1e-6 * max(abs(score) for score in scores)
         better = sum(score > scores[a] + slack for score in rivals)

@@ -156,6 +156,7 @@ def complete(
     decentrl complete --dataset world/geonames --open-world -o run
     """
     config = PredictionConfig.from_preset(preset, settings or (), seed)
+    config.check()
     if not resume:
         _check_graph_sources(dataset, triples, valid or test, open_world)
 

@@ -140,7 +140,7 @@ def _show(rows: Sequence[Results], count: int) -> None:
         table.add_row(*cells, str(row["rank"]), f"{row['score']:.4f}", chance)
     console = Console(highlight=False)
     console.print(
-        table if rows else "no answer: the graph holds all there are (--known shows them)"
+        table if rows else "no answer: nothing new is known (--known shows what was told)"
     )
     if count > len(rows):
         console.print(f"… and {count - len(rows):,} more: write them with -o answers.tsv")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.matching.ranks import TOLERANCE, Ranks
 
@@ -58,20 +60,29 @@ def rank_answers(
         # Take away what the other right answers add to the counts: a pair for each of them.
         has = places[chosen] >= 0
         sizes = np.where(has, known.sizes[places[chosen]], 0) if len(known) else 0 * chosen
-        others = sizes[rows]
-        pair = np.repeat(np.arange(len(rows)), others)
-        ends = np.cumsum(others)
-        offset = np.arange(len(pair)) - np.repeat(ends - others, others)
-        other = known.answers[known.indptr[places[chosen]][rows][pair] + offset]
-        different = other != answers[pair]
-        pair, other = pair[different], other[different]
-        which = torch.from_numpy(pair).to(device)
-        values = block[at[which], torch.from_numpy(other).to(device)]
-        up, even = values > high[which], values >= low[which]
-        above.index_add_(0, which, up.to(above.dtype), alpha=-1)
-        level.index_add_(0, which, (even & ~up).to(level.dtype), alpha=-1)
+        others, begins = sizes[rows], known.indptr[places[chosen]][rows]
+        for first, last in _portions(others, CELLS // 8):
+            count = others[first:last]
+            pair = np.repeat(np.arange(first, last), count)
+            offset = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+            other = known.answers[begins[pair] + offset]
+            different = other != answers[pair]
+            which = torch.from_numpy(pair[different]).to(device)
+            values = block[at[which], torch.from_numpy(other[different]).to(device)]
+            up, even = values > high[which], values >= low[which]
+            above.index_add_(0, which, up.to(above.dtype), alpha=-1)
+            level.index_add_(0, which, (even & ~up).to(level.dtype), alpha=-1)
         better[index], tied[index] = above.cpu(), level.cpu()
     return Ranks(better, tied)
+
+
+def _portions(sizes: Ids, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut 0 … n where the sizes add up to about ``limit``."""
+    part = (np.cumsum(sizes) - sizes) // max(1, limit)
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(sizes)]
+    for first, last in pairwise(edges):
+        if first < last:
+            yield first, last
 
 
 def _compared(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:

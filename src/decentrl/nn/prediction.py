@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.errors import ConfigError
 from decentrl.nn.aggregate import gather
 from decentrl.nn.dan import DAN
 from decentrl.nn.decoders import DECODERS
@@ -35,7 +34,8 @@ class PredictionModel(nn.Module):
         model, distillation = config.model, config.distillation
         self.config = config
         self.dan = self.reflection = self.distillation = self.project = None
-        made = 0
+        config.check()
+        made, width = config.made, config.width
         if model.encoder == "dan":
             self.inputs = nn.Parameter(torch.empty(n_entities, model.dim))
             nn.init.xavier_uniform_(self.inputs)
@@ -48,21 +48,16 @@ class PredictionModel(nn.Module):
                 dropout=model.attention_dropout,
                 residual=model.residual,
             )
-            made = model.dim
         elif model.encoder == "reflection":
             self.reflection = RelationalEncoder(
                 n_entities, n_relations, model.dim, model.layers, context=model.context, dropout=0.0
             )
-            made = self.reflection.dim
         if made and distillation.variant != "none" and distillation.weight:
             self.distillation = SelfDistillation(
                 made, model.dim, distillation.variant, distillation.head, distillation.dropout
             )
         beside = bool(made) and model.own == "concatenate"
         joined = made + model.dim if beside else made
-        width = config.decoder.dim or joined or model.dim
-        if config.decoder.name in ("complex", "rotate") and width % 2:
-            raise ConfigError(f"{config.decoder.name} needs vectors of even width, not {width}")
         if made and joined != width:
             self.project = nn.Linear(joined, width, bias=False)
         self.own: nn.Parameter | None = None

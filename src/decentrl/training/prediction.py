@@ -188,9 +188,17 @@ class PredictionObjective:
         if not len(self.valid):
             return None
         x = self.model.embed(self.view)
+        unseen = ~self.view.seen
+
+        def score(entities: Tensor, relations: Tensor) -> Tensor:
+            """Who will arrive later is nobody yet: the last of all."""
+            scores = self.model.score_all(x, entities, relations)
+            scores[:, unseen] = scores.amin(1, keepdim=True)
+            return scores
+
         found = summary(
             rank_answers(
-                lambda e, r: self.model.score_all(x, e, r),
+                score,
                 self.valid,
                 self.known,
                 self.n_entities,
