@@ -196,6 +196,21 @@ def test_what_was_held_out_is_no_news_either(fitted: Predictor) -> None:
         assert r not in fitted.predict(head=h, tail=t, top=1000)["relation"].to_pylist()
 
 
+def test_with_a_table_nobody_new_is_an_answer(task: GraphTask) -> None:
+    """Rows of a table that were never trained are 0 or random, which may beat trained ones."""
+    predictor = make("model.output=table", "loss.kind=bce", "training.epochs=2").fit(task)
+    asked = {"head": "person 1", "relation": "knows", "top": 1000}
+    before = set(predictor.predict(**asked)["tail"].to_pylist())
+    predictor.add([(f"new {i}", "knows", "person 2") for i in range(5)])
+    assert set(predictor.predict(**asked)["tail"].to_pylist()) == before
+    test = np.array([[0, 0, len(task.graph.entities) + i] for i in range(5)])
+    _, (asked_of, ranks) = predictor.evaluate(test)
+    tails = torch.from_numpy(np.repeat(asked_of.relations, asked_of.sizes) == 0)
+    known = {int(t) for h, r, t in task.graph.triples if (h, r) == (0, 0)}
+    trained = set(task.graph.triples[:, [0, 2]].ravel().tolist())
+    assert int(ranks.better[tails].min()) >= len(trained - known) - 2
+
+
 def test_a_relation_nobody_trained_answers_nothing() -> None:
     known = [("a", "likes", "b"), ("b", "likes", "c"), ("c", "likes", "a"), ("a", "likes", "c")]
     graph = KnowledgeGraph.from_labels(*zip(*known, ("a", "hates", "b"), strict=True))
