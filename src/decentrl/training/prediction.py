@@ -21,7 +21,7 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.answers import answer_loss
 from decentrl.nn.prediction import PredictionModel, View
 
-STEPS = 16
+STEPS = 10
 """An epoch has at least so many steps (if there are so many questions), or smaller batches."""
 
 VALIDATED = 5000
