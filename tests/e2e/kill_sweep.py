@@ -26,7 +26,6 @@ import torch
 import decentrl.cli.alignment
 import decentrl.runs  # noqa: F401 (imported once, before the forks)
 from decentrl.cli import main
-from decentrl.training import checkpoint
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
 
@@ -70,16 +69,16 @@ def command(arguments: list[str], run: Path, kill_at: int = 0, tear: int = 0) ->
 
 
 def _tear_checkpoint(number: int) -> None:
-    original, calls = checkpoint.save_file, []
+    original, calls = os.fsync, []
 
-    def save_file(tensors: Any, path: Path, metadata: Any) -> None:
-        original(tensors, path, metadata)
-        calls.append(path)
+    def fsync(file: int) -> None:
+        calls.append(file)
         if len(calls) == number:
-            os.truncate(path, path.stat().st_size // 2)
+            os.ftruncate(file, os.fstat(file).st_size // 2)
             os.kill(os.getpid(), signal.SIGKILL)
+        original(file)
 
-    checkpoint.save_file = save_file
+    os.fsync = fsync
 
 
 def state(run: Path) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from decentrl.errors import BundleError
-from decentrl.training import checkpoint
 from decentrl.training.checkpoint import FILE, load_checkpoint, save_checkpoint
 
 PROGRESS = {"history": [{"epoch": 1, "loss": 0.1 + 0.2}], "misses": 1, "best_value": 1 / 3}
@@ -76,14 +78,33 @@ def test_a_write_that_fails_leaves_the_last_checkpoint(
     Parts().save(tmp_path)
     before = (tmp_path / FILE).read_bytes()
 
-    def half(tensors: Any, path: Path, metadata: Any) -> None:
-        path.write_bytes(before[: len(before) // 2])
+    def half(file: int) -> None:
+        os.ftruncate(file, len(before) // 2)
         raise OSError("no space left")
 
-    monkeypatch.setattr(checkpoint, "save_file", half)
+    monkeypatch.setattr(os, "fsync", half)
     with pytest.raises(OSError, match="no space"):
         Parts(seed=1).save(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_killed_while_saving_it_leaves_nothing_that_the_next_save_does_not_replace(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(0)
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            parts = Parts(width=2**16)
+            while True:
+                parts.save(tmp_path)
+        while not (tmp_path / FILE).exists():
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert {path.name for path in tmp_path.iterdir()} <= {FILE, f"{FILE}.part"}
+    assert Parts(width=2**16).load(tmp_path) is not None
 
 
 def test_the_checkpoint_of_another_model_is_told(tmp_path: Path) -> None:

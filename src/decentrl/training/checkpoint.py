@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from decentrl.errors import BundleError
@@ -40,9 +40,11 @@ def save_checkpoint(
     temporary = folder / f"{FILE}.part"
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     checksum = str(_checksum(state, contiguous))
-    save_file(contiguous, temporary, metadata={"state": state, "crc32": checksum})
-    with temporary.open("rb") as written:
-        os.fsync(written.fileno())
+    with temporary.open("wb") as file:
+        # Not save_file: killed, it would leave a temporary file of a name that nobody knows.
+        file.write(save(contiguous, metadata={"state": state, "crc32": checksum}))
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(folder / FILE)
 
 
