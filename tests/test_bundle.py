@@ -22,6 +22,7 @@ from decentrl.aligner import Aligner
 from decentrl.bundle import MANIFEST, VERSION, Bundle, kind_of, read_bundle, write_bundle
 from decentrl.data.registry import load_dataset
 from decentrl.errors import BundleError, ConfigError
+from decentrl.mapped import fingerprint
 from decentrl.predictor import Predictor
 
 FILES = {
@@ -142,7 +143,7 @@ def test_damage_that_the_checksum_would_pass_is_named_too(copy: Path) -> None:
     file.write_bytes(b"not tensors")
     manifest = json.loads((copy / MANIFEST).read_bytes())
     del manifest["sha256"]
-    manifest["files"][file.name] = module._fingerprint(file)
+    manifest["files"][file.name] = fingerprint(file)
     (copy / MANIFEST).write_text(module._sealed(manifest), "utf-8")
     with pytest.raises(BundleError, match=r"matching\.safetensors: damaged .*copy the run again"):
         read_bundle(copy)
@@ -184,7 +185,7 @@ def test_strange_labels_come_back(tmp_path: Path) -> None:
 
 def test_a_predictor_comes_back_too(people_run: Path) -> None:
     folder = people_run / "bundle"
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} - {"memory.safetensors"} == FILES
     found, loaded = read_bundle(folder, "predictor"), Predictor.load(people_run, "cpu")
     task = loaded.task
     assert found.config == loaded.config
@@ -192,7 +193,8 @@ def test_a_predictor_comes_back_too(people_run: Path) -> None:
     assert (found.task.auxiliary, found.task.new_entities) == (None, None)
     assert set(found.vectors) == {"entities"}
     assert found.vectors["entities"].shape == (len(task.graph.entities), 16)
-    state = loaded._trained.state_dict()
+    assert loaded._model is not None
+    state = loaded._model.state_dict()
     assert set(found.weights) == set(state)
     assert all(torch.equal(found.weights[name], tensor) for name, tensor in state.items())
     assert set(found.matching) == set(loaded._confidence.to_tensors())
@@ -200,7 +202,8 @@ def test_a_predictor_comes_back_too(people_run: Path) -> None:
 
 
 def test_what_arrived_in_a_predictor_comes_back(people_run: Path, tmp_path: Path) -> None:
-    predictor = Predictor.load(people_run, "cpu").add([("newcomer", "lives in", "city 3")])
+    predictor = Predictor.load(people_run, "cpu")
+    predictor.add([("newcomer", "lives in", "city 3")])
     predictor.save(tmp_path)
     task = read_bundle(tmp_path / "bundle", "predictor").task
     assert task.auxiliary.tolist() == predictor.task.auxiliary.tolist()
@@ -360,7 +363,7 @@ def test_a_foreign_manifest_is_told(copy: Path, content: str) -> None:
 def test_a_newer_version_says_upgrade_whatever_else_it_holds(copy: Path) -> None:
     newer = {"format": "decentrl-bundle", "version": VERSION + 1, "parts": ["unheard of"]}
     (copy / MANIFEST).write_text(json.dumps(newer), "utf-8")
-    with pytest.raises(BundleError, match=rf"{MANIFEST}: format version 2, .* upgrade decentrl"):
+    with pytest.raises(BundleError, match=rf"{MANIFEST}: format version {VERSION + 1}, .* upgrade"):
         read_bundle(copy)
 
 
@@ -404,6 +407,7 @@ def fail_at_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old bundle has been moved away when the new one cannot take its place."""
+    monkeypatch.setattr(module, "_exchange", lambda *_: False)  # as on other systems
     original = Path.rename
 
     def rename(self: Path, target: Path) -> Path:
@@ -414,7 +418,12 @@ def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "rename", rename)
 
 
+def fail_at_the_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_exchange", stop)
+
+
 FAILURES = [
+    fail_at_the_exchange,
     fail_first_save,
     fail_at_labels,
     fail_at_the_manifest,
@@ -440,7 +449,7 @@ def test_an_interrupted_write_leaves_the_old_bundle_and_no_litter(
     assert [path.name for path in copy.parent.iterdir()] == ["bundle"]
 
 
-@pytest.mark.parametrize("fail", FAILURES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fail", FAILURES[1:], ids=lambda f: f.__name__)
 def test_an_interrupted_first_write_leaves_nothing(
     small: tuple[Aligner, Path],
     tmp_path: Path,

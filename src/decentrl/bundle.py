@@ -2,11 +2,14 @@
 
 A bundle is of one kind, aligner or predictor. It is a folder of safetensors, Parquet, TOML, JSON
 and Markdown; nothing in it is ever unpickled. ``bundle.json`` lists every file with its size and
-SHA-256, and has a SHA-256 of its own; loading checks them.
+SHA-256, large ones also with the CRC-32 of each block, and has a SHA-256 of its own. Loading checks
+them; the large files of a large bundle are memory-mapped, and checked block by block when they are
+first read.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -26,6 +29,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
+from decentrl.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +37,9 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT, VERSION = "decentrl-bundle", 1
+FORMAT, VERSION = "decentrl-bundle", 2
+LARGE = 256 * 2**20
+"""Bundles of fewer bytes are verified in full when they are read."""
 MANIFEST = "bundle.json"
 KindName = Literal["aligner", "predictor"]
 
@@ -43,14 +49,32 @@ T = TypeVar("T", AlignmentTask, GraphTask)
 
 @dataclass(frozen=True, eq=False)
 class Bundle(Generic[C, T]):
-    """The contents of a bundle in memory; the task says of which kind it is."""
+    """The contents of a bundle; the task says of which kind it is.
+
+    Weights, vectors and memory of a bundle that was read lie in its files until they are asked for.
+    ``grown_from`` says of which bundle, by its id, this one is a later state; ``id`` is the
+    checksum over all of a bundle that was read.
+    """
 
     config: C
     task: T
-    weights: dict[str, Tensor]
-    vectors: dict[str, Tensor]
+    weights: Mapping[str, Tensor]
+    vectors: Mapping[str, Tensor]
     card: str
     matching: dict[str, Tensor] = field(default_factory=dict)
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    grown_from: dict[str, Any] | None = None
+    id: str | None = None
+
+    @property
+    def mapped_vectors(self) -> dict[str, MappedRows]:
+        """The vectors, to be read row by row."""
+        return mapped_rows(self.vectors)
+
+    @property
+    def mapped_memory(self) -> dict[str, MappedRows]:
+        """The memory, to be read row by row."""
+        return mapped_rows(self.memory)
 
 
 def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
@@ -64,6 +88,8 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
         save_file(_plain(bundle.weights), part / "weights.safetensors")
         save_file(_plain(bundle.vectors), part / "vectors.safetensors")
         save_file(_plain(bundle.matching), part / "matching.safetensors")
+        if bundle.memory:
+            save_file(_plain(bundle.memory), part / "memory.safetensors")
         save_file(_task_tensors(bundle.task), part / "graphs.safetensors")
         _write_labels(bundle.task, part / "labels.parquet")
         (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
@@ -75,8 +101,10 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
             "decentrl": __version__,
             "name": bundle.task.name,
             "data_sha256": bundle.task.content_hash(),
-            "files": {p.name: _fingerprint(p) for p in sorted(part.iterdir())},
+            "files": {p.name: fingerprint(p) for p in sorted(part.iterdir())},
         }
+        if bundle.grown_from is not None:
+            manifest["grown_from"] = bundle.grown_from
         (part / MANIFEST).write_text(_sealed(manifest), "utf-8")
         for path in part.iterdir():
             path.chmod(0o644)  # safetensors keeps its files private
@@ -103,36 +131,39 @@ def read_bundle(
 def read_bundle(folder: Path, kind: KindName = "aligner") -> Bundle[Any, Any]:
     """Read and verify a bundle; any damage is a :class:`BundleError` that names the file.
 
-    So is a bundle of another kind than asked for.
+    So is a bundle of another kind than asked for. The tensors of a large bundle are verified when
+    they are first read; damage to them is told then.
     """
     manifest = _read_manifest(folder)
     found, wanted = _KINDS[manifest["kind"]], _KINDS[kind]
     if found is not wanted:
         raise BundleError(f"{folder}: this run is about {found.about}; {found.remedy}")
-    for name, expected in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise BundleError(f"{path}: this file of the bundle is missing; copy the run again")
-        if _fingerprint(path) != expected:
-            raise BundleError(
-                f"{path}: this file is not what the run wrote (size or checksum differs); "
-                "copy the run again"
-            )
+    files = {name: CheckedFile(folder / name, x) for name, x in manifest["files"].items()}
+    small = sum(file.size for file in files.values()) < LARGE
+    for file in files.values():
+        if small or not file.in_blocks:
+            file.verify_whole()
+    tensors = {
+        name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
+    }
     try:
-        values = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+        values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
         config = wanted.settings.from_dict(values)
-        labels = _read_labels(folder / "labels.parquet", wanted.labels)
-        arrays = {k: t.numpy() for k, t in _load(folder / "graphs.safetensors").items()}
-        task = wanted.task(manifest["name"], labels, arrays)
-        weights = _load(folder / "weights.safetensors")
-        vectors = _load(folder / "vectors.safetensors")
-        matching = {}
-        if "matching.safetensors" in manifest["files"]:  # older bundles have none
-            matching = _load(folder / "matching.safetensors")
-        card = (folder / "README.md").read_text("utf-8")
-    except (KeyError, ValueError, OSError, ConfigError) as error:
+        labels = _read_labels(files["labels.parquet"], wanted.labels)
+        arrays = {k: t.numpy() for k, t in tensors["graphs.safetensors"].items()}
+        return Bundle(
+            config,
+            wanted.task(manifest["name"], labels, arrays),
+            tensors["weights.safetensors"],
+            tensors["vectors.safetensors"],
+            str(files["README.md"].content(), "utf-8"),
+            dict(tensors.get("matching.safetensors", {})),  # older bundles have none
+            tensors.get("memory.safetensors", {}),
+            manifest.get("grown_from"),
+            manifest["sha256"],
+        )
+    except (KeyError, ValueError, ConfigError) as error:
         raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
-    return Bundle(config, task, weights, vectors, card, matching)
 
 
 def bundle_folder(run: str | PathLike[str]) -> Path:
@@ -149,6 +180,11 @@ def kind_of(run: str | PathLike[str]) -> KindName:
     return kind
 
 
+def bundle_id(run: str | PathLike[str]) -> str:
+    """The checksum over all of a run's bundle, which no other bundle has; nothing else is read."""
+    return str(_read_manifest(bundle_folder(run))["sha256"])
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
@@ -162,13 +198,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         ) from error
     if manifest.get("format") != FORMAT:
         raise BundleError(f"{path}: this was not written by decentrl; give a finished run")
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in range(1, VERSION + 1):
         raise BundleError(
-            f"{path}: format version {manifest.get('version')}, but this decentrl reads {VERSION}; "
-            "upgrade decentrl"
+            f"{path}: format version {manifest.get('version')}, but this decentrl reads versions "
+            f"up to {VERSION}; upgrade decentrl"
         )
-    manifest.pop("sha256", None)
-    if _sealed(manifest).encode() != content:
+    if _sealed({k: v for k, v in manifest.items() if k != "sha256"}).encode() != content:
         raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
     if manifest.get("kind") not in _KINDS:
         raise BundleError(
@@ -185,28 +220,42 @@ def _sealed(manifest: Mapping[str, Any]) -> str:
 
 
 def _replace_folder(source: Path, target: Path) -> None:
-    old = None
-    if target.exists():
+    """Put a folder in the place of another; at every moment one of the two is there."""
+    if target.exists() and not _exchange(source, target):
         old = target.with_name(f".{target.name}.old-{os.getpid()}")
         target.rename(old)
-    try:
-        source.rename(target)
-    except BaseException:
-        if old is not None:
+        try:
+            source.rename(target)
+        except BaseException:
             old.rename(target)
-        raise
+            raise
+    elif not target.exists():
+        source.rename(target)
     # What this and killed writers left behind; only now, as the old one was the only whole one.
     for stale in target.parent.iterdir():
         if stale.name.startswith((f".{target.name}.part-", f".{target.name}.old-")):
             shutil.rmtree(stale, ignore_errors=True)
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+def _exchange(source: Path, target: Path) -> bool:
+    """Let two folders change places in one step, where the system can."""
+    try:
+        swap = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(swap(here, os.fsencode(source), here, os.fsencode(target), exchange) == 0)
+
+
+def recover_bundle(run: Path) -> None:
+    """Put the old bundle back where a process was killed between taking it away and the new one.
+
+    That happens only where folders cannot change places in one step.
+    """
+    target = run / "bundle"
+    left = sorted(run.glob(f".{target.name}.old-*")) if not target.exists() else []
+    if left:
+        left[-1].rename(target)
 
 
 def _sync(path: Path) -> None:
@@ -216,16 +265,6 @@ def _sync(path: Path) -> None:
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return dict(load_file(path))
-    except SafetensorError as error:
-        raise BundleError(f"{path}: damaged ({error}); copy the run again") from error
 
 
 def _task_tensors(task: AlignmentTask | GraphTask) -> dict[str, Tensor]:
@@ -300,24 +339,22 @@ def _write_labels(task: AlignmentTask | GraphTask, path: Path) -> None:
     tables = [
         pa.table({"vocabulary": pa.array([name] * len(words), pa.string()), "label": labels})
         for name, words in _vocabularies(task).items()
-        for labels in [words.to_arrow().cast(pa.string())]
+        for labels in [words.to_arrow()]
     ]
     pq.write_table(pa.concat_tables(tables), path)
 
 
-def _read_labels(path: Path, names: tuple[str, ...]) -> dict[str, Vocabulary]:
+def _read_labels(file: CheckedFile, names: tuple[str, ...]) -> dict[str, Vocabulary]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(pa.BufferReader(file.content()))
     except (pa.ArrowException, OSError) as error:
-        raise BundleError(f"{path}: damaged ({error}); copy the run again") from error
-    return {
-        name: Vocabulary(table.filter(pc.equal(table["vocabulary"], name))["label"].to_pylist())
-        for name in names
-    }
+        raise file.damaged(error) from error
+    rows = {name: table.filter(pc.equal(table["vocabulary"], name)) for name in names}
+    return {name: Vocabulary.from_arrow(x["label"].combine_chunks()) for name, x in rows.items()}
 
 
 @dataclass(frozen=True)

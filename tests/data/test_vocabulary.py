@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,3 +85,100 @@ def test_only_equal_vocabularies_hash_alike(one: list[str], other: list[str]) ->
         Vocabulary(given_labels).update_hash(digest)
         digests.append(digest.hexdigest())
     assert (digests[0] == digests[1]) == (one == other)
+
+
+# Labels in Arrow, copies that share them
+
+
+class Model:
+    """A vocabulary as a plain list and dict."""
+
+    def __init__(self, given_labels: list[str]) -> None:
+        self.labels = list(given_labels)
+
+    def append(self, batch: list[str]) -> list[int]:
+        self.labels += sorted(set(batch) - set(self.labels))
+        return [self.labels.index(x) for x in batch]
+
+
+def check_same(vocabulary: Vocabulary, model: Model, asked: list[str]) -> None:
+    ids = {label: i for i, label in enumerate(model.labels)}
+    assert len(vocabulary) == len(model.labels)
+    assert vocabulary.find_all(asked).tolist() == [ids.get(x, -1) for x in asked]
+    assert [vocabulary.find(x) for x in asked] == [ids.get(x) for x in asked]
+    assert [x in vocabulary for x in asked] == [x in ids for x in asked]
+    known = [x for x in asked if x in ids]
+    assert vocabulary.ids(known).tolist() == [ids[x] for x in known]
+    assert vocabulary.take(range(len(model.labels))) == list(vocabulary) == model.labels
+    assert vocabulary.to_arrow().to_pylist() == model.labels
+    assert vocabulary.to_arrow().type == pa.string()
+    assert vocabulary == Vocabulary(model.labels)
+    assert vocabulary != Vocabulary([*model.labels, "another"])
+    with pytest.raises(IndexError):
+        vocabulary[len(model.labels)]
+    for label in asked:
+        if label not in ids:
+            with pytest.raises(UnknownLabelError, match="is unknown"):
+                vocabulary.ids([*known, label])
+
+
+few = st.sampled_from([f"{x}{y}" for x in "abcdé" for y in "0123"])
+steps = st.tuples(st.sampled_from(["append", "copy"]), st.integers(0, 9), st.lists(few, max_size=4))
+
+
+@given(st.lists(few, unique=True), st.booleans(), st.lists(steps, max_size=12), st.lists(few))
+def test_copies_and_appends_are_those_of_a_plain_list(
+    first: list[str],
+    from_arrow: bool,
+    done: list[tuple[str, int, list[str]]],
+    asked: list[str],
+) -> None:
+    """What is appended to one vocabulary shows in no other, and no id moves in any."""
+    made = Vocabulary.from_arrow(pa.array(first, pa.string())) if from_arrow else Vocabulary(first)
+    both = [(made, Model(first))]
+    for what, which, batch in done:
+        vocabulary, model = both[which % len(both)]
+        if what == "append":
+            assert vocabulary.append(batch).tolist() == model.append(batch)
+        else:
+            both.append((vocabulary.copy(), Model(model.labels)))
+    for vocabulary, model in both:
+        check_same(vocabulary, model, asked)
+    for one, its in both:
+        for other, others in both:
+            assert (one == other) == (its.labels == others.labels)
+
+
+class Counted:
+    """An Arrow array that counts how often Python objects are made of it."""
+
+    def __init__(self, given_labels: list[str]) -> None:
+        self.given_labels, self.times = given_labels, 0
+
+    def __len__(self) -> int:
+        return len(self.given_labels)
+
+    def to_pylist(self) -> list[str]:
+        self.times += 1
+        return self.given_labels
+
+
+def test_nothing_is_built_before_it_is_needed_and_then_once() -> None:
+    array = Counted([f"entity {i}" for i in range(1000)])
+    vocabulary = Vocabulary.from_arrow(array)
+    assert (len(vocabulary), len(vocabulary.copy()), array.times) == (1000, 1000, 0)
+    latest = vocabulary
+    for i in range(50):
+        latest = latest.copy()
+        assert latest.append([f"later {i}", "entity 7"]).tolist() == [1000 + i, 7]
+    assert (len(latest), len(vocabulary), array.times) == (1050, 1000, 1)
+
+
+def test_a_long_tail_is_shared_again() -> None:
+    """Else each copy of a vocabulary that grew from nothing would copy all of it."""
+    grown = Vocabulary()
+    grown.append(str(i) for i in range(1000))
+    copy = grown.copy()
+    assert list(copy) == list(grown)
+    assert copy.copy()._first is copy._first
+    assert copy._later == []

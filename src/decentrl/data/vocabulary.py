@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import heapq
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from operator import eq
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,39 +25,83 @@ class _Hash(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
 
+class _Labels:
+    """Distinct labels that no longer change, so that vocabularies can share them.
+
+    Those of a large vocabulary come as an Arrow array: no Python object is made before it is
+    needed, because a million take a second.
+    """
+
+    def __init__(self, given: list[str] | pa.Array) -> None:
+        self._given = given
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        return self._given if isinstance(self._given, list) else self._given.to_pylist()
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels)}
+
+    def check(self) -> None:
+        """Labels that are not distinct are an error."""
+        if len(self.ids) != len(self.labels):
+            seen: set[str] = set()
+            twice = next(x for x in self.labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
+
+    def to_arrow(self) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array(self._given, pa.string()) if isinstance(self._given, list) else self._given
+
+
 class Vocabulary:
     """Labels with ids 0..n-1 in the order of arrival. An id, once given, never moves."""
 
     def __init__(self, labels: Iterable[str] = ()) -> None:
-        self._labels = list(labels)
-        self._ids = {label: i for i, label in enumerate(self._labels)}
-        if len(self._ids) != len(self._labels):
-            seen: set[str] = set()
-            twice = next(x for x in self._labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
-            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
+        self._first = _Labels(list(labels))
+        self._later: list[str] = []
+        self._later_ids: dict[str, int] = {}
+        self._first.check()
 
     @classmethod
     def sorted(cls, labels: Iterable[str]) -> Vocabulary:
         """The distinct labels, sorted by code point: the order of arrival leaves no trace."""
         return cls(sorted(set(labels)))
 
+    @classmethod
+    def from_arrow(cls, labels: pa.Array) -> Vocabulary:
+        """The vocabulary of distinct labels, string[n]; it costs nothing before its first use."""
+        vocabulary = cls()
+        vocabulary._first = _Labels(labels)
+        return vocabulary
+
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self._first) + len(self._later)
 
     def __contains__(self, label: object) -> bool:
-        return label in self._ids
+        return label in self._first.ids or label in self._later_ids
 
     def __getitem__(self, id: int) -> str:
         # A negative id would silently count from the end.
         if id < 0:
             raise IndexError(f"no label has the id {id}")
-        return self._labels[id]
+        n = len(self._first)
+        return self._first.labels[id] if id < n else self._later[id - n]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._labels)
+        return chain(self._first.labels, self._later)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self._labels == other._labels
+        if not isinstance(other, Vocabulary) or len(self) != len(other):
+            return False
+        if self._first is other._first:
+            return self._later == other._later
+        return all(map(eq, self, other))
 
     # Append-only is still mutable: equal vocabularies may differ later.
     __hash__ = None  # type: ignore[assignment]
@@ -64,30 +111,35 @@ class Vocabulary:
 
     def id(self, label: str) -> int:
         """The id of ``label``; an unknown label is an error that names the nearest known ones."""
-        try:
-            return self._ids[label]
-        except KeyError:
+        found = self.find(label)
+        if found is None:
             raise UnknownLabelError(
-                f"the label {label!r} is unknown", remedy=did_you_mean(label, self._labels)
-            ) from None
+                f"the label {label!r} is unknown", remedy=did_you_mean(label, self)
+            )
+        return found
 
     def find(self, label: str) -> int | None:
         """The id of ``label``, or None."""
-        return self._ids.get(label)
+        found = self._first.ids.get(label)
+        return self._later_ids.get(label) if found is None else found
 
     def ids(self, labels: Iterable[str]) -> Ids:
         """The ids of ``labels``, int64[n]."""
         labels = list(labels)
-        try:
-            return np.fromiter(map(self._ids.__getitem__, labels), np.int64, len(labels))
-        except KeyError:
-            return np.array([self.id(x) for x in labels], np.int64)  # raises, in good words
+        found = self.find_all(labels)
+        for i in np.flatnonzero(found < 0):
+            self.id(labels[i])  # raises, in good words
+        return found
 
     def find_all(self, labels: Iterable[str]) -> Ids:
         """The ids of ``labels``, int64[n], with -1 for each unknown one."""
         labels = list(labels)
-        get = self._ids.get
-        return np.fromiter((get(x, -1) for x in labels), np.int64, len(labels))
+        get = self._first.ids.get
+        found = np.fromiter((get(x, -1) for x in labels), np.int64, len(labels))
+        if self._later:
+            for i in np.flatnonzero(found < 0):
+                found[i] = self._later_ids.get(labels[i], -1)
+        return found
 
     def take(self, ids: Iterable[int] | Ids) -> list[str]:
         """The labels of ``ids``."""
@@ -97,24 +149,30 @@ class Vocabulary:
     def append(self, labels: Iterable[str]) -> Ids:
         """Take in the unknown labels, sorted among themselves; the ids of all given, int64[n]."""
         labels = list(labels)
-        for label in sorted({x for x in labels if x not in self._ids}):
-            self._ids[label] = len(self._labels)
-            self._labels.append(label)
+        for label in sorted({x for x in labels if x not in self}):
+            self._later_ids[label] = len(self)
+            self._later.append(label)
         return self.ids(labels)
 
     def copy(self) -> Vocabulary:
         """An independent vocabulary with the same labels and ids."""
-        return Vocabulary(self._labels)
+        # What came later is copied each time; once it is much, it pays to share it as well.
+        if 8 * len(self._later) > len(self._first):
+            return Vocabulary(self)
+        other = Vocabulary()
+        other._first, other._later = self._first, self._later.copy()
+        other._later_ids = self._later_ids.copy()
+        return other
 
     def to_arrow(self) -> pa.Array:
         """The labels in the order of their ids, string[n]."""
         import pyarrow as pa
 
-        return pa.array(self._labels, pa.string())
+        return pa.concat_arrays([self._first.to_arrow(), pa.array(self._later, pa.string())])
 
     def update_hash(self, digest: _Hash) -> None:
         """Feed the labels to a hash. Lengths go first, so that no two lists look the same."""
-        encoded = [x.encode() for x in self._labels]
+        encoded = [x.encode() for x in self]
         digest.update(np.array([len(encoded), *map(len, encoded)], "<i8").tobytes())
         digest.update(b"".join(encoded))
 

@@ -1,0 +1,247 @@
+"""Files that are memory-mapped, and verified block by block as they are read.
+
+Opening a large file costs nothing. No byte of it is given out before the checksum of its block has
+been compared; that happens once, and on the mapped bytes themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decentrl.data.vocabulary import Ids
+from decentrl.errors import BundleError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BLOCK = 4 * 2**20
+"""Bytes to a block of what is written; a file of one block has no checksums of blocks."""
+_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file; if it is large, the CRC-32 of each block too, in one pass.
+
+    The header of a large file of tensors has a fingerprint of its own: it says where they lie, so
+    it is needed, and verified, long before the blocks are.
+    """
+    whole, blocks = hashlib.sha256(), []
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            whole.update(block)
+            blocks.append(f"{zlib.crc32(block):08x}")
+        found: dict[str, Any] = {"bytes": file.tell(), "sha256": whole.hexdigest()}
+        if len(blocks) > 1:
+            found |= {"block_bytes": BLOCK, "block_crc32": "".join(blocks)}
+            if path.suffix == ".safetensors":
+                file.seek(0)
+                start = file.read(8)
+                header = start + file.read(int.from_bytes(start, "little"))
+                sha256 = hashlib.sha256(header).hexdigest()
+                found["header"] = {"bytes": len(header), "sha256": sha256}
+    return found
+
+
+class CheckedFile:
+    """A memory-mapped file that gives out nothing unverified.
+
+    Args:
+        path: an error about the file begins with it.
+        expected: its :func:`fingerprint` when it was written. Without checksums of blocks the whole
+            file is one block.
+    """
+
+    def __init__(self, path: Path, expected: Mapping[str, Any]) -> None:
+        self.path, self._expected = path, expected
+        if not path.is_file():
+            raise BundleError(f"{path}: this file of the bundle is missing; copy the run again")
+        try:
+            with path.open("rb") as file:
+                self.size = path.stat().st_size
+                # Copy on write: tensors over a read-only buffer would crash who writes to them.
+                self.buffer: mmap.mmap | bytearray = (
+                    mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_COPY)
+                    if self.size
+                    else bytearray()
+                )
+        except OSError as error:
+            raise BundleError(f"{path}: cannot be read ({error}); check who may read it") from error
+        if self.size != expected["bytes"]:
+            raise self._changed()
+        self._block = expected.get("block_bytes", max(1, self.size))
+        self._verified = np.zeros(-(-self.size // self._block), bool)
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether its blocks can be verified one by one."""
+        return "block_crc32" in self._expected
+
+    def verify_whole(self) -> None:
+        """Compare the SHA-256 of the whole file."""
+        if hashlib.sha256(self.buffer).hexdigest() != self._expected["sha256"]:
+            raise self._changed()
+        self._verified[:] = True
+
+    def verify(self, starts: Ids, stops: Ids) -> None:
+        """Verify all blocks of the bytes ``starts[i]`` to ``stops[i]``, if that was not done yet.
+
+        Both are int64[n]; no range may be empty.
+        """
+        if self._verified.all():
+            return
+        n = len(self._verified)
+        first, behind = starts // self._block, (stops - 1) // self._block + 1
+        steps = np.bincount(first, minlength=n + 1) - np.bincount(behind, minlength=n + 1)
+        for block in np.flatnonzero((steps.cumsum()[:n] > 0) & ~self._verified):
+            self._verify_block(int(block))
+
+    def content(self) -> memoryview:
+        """All bytes, verified."""
+        if self.size:
+            self.verify(np.array([0]), np.array([self.size]))
+        return memoryview(self.buffer)
+
+    def header(self) -> memoryview:
+        """The header of a file of tensors, verified; its first 8 bytes say how long the rest is."""
+        if self._verified.all() or "header" not in self._expected:
+            return self.content()[: 8 + int.from_bytes(self.content()[:8], "little")]
+        expected = self._expected["header"]
+        header = memoryview(self.buffer)[: expected["bytes"]]
+        if hashlib.sha256(header).hexdigest() != expected["sha256"]:
+            raise self._changed()
+        return header
+
+    def damaged(self, problem: object) -> BundleError:
+        """The error for what cannot be understood although every checksum is right."""
+        return BundleError(f"{self.path}: damaged ({problem}); copy the run again")
+
+    def _verify_block(self, block: int) -> None:
+        if not self.in_blocks:
+            self.verify_whole()
+            return
+        start = block * self._block
+        found = zlib.crc32(memoryview(self.buffer)[start : start + self._block])
+        if f"{found:08x}" != self._expected["block_crc32"][8 * block : 8 * block + 8]:
+            raise self._changed()
+        self._verified[block] = True
+
+    def _changed(self) -> BundleError:
+        return BundleError(
+            f"{self.path}: this file is not what the run wrote (size or checksum differs); "
+            "copy the run again"
+        )
+
+
+class MappedRows:
+    """The rows of a matrix [n, ...] that may lie in a file; each is verified before it is seen.
+
+    Args:
+        tensor: the matrix, over the mapped bytes of ``file`` from ``start`` on; or one in memory.
+    """
+
+    def __init__(self, tensor: Tensor, file: CheckedFile | None = None, start: int = 0) -> None:
+        self._tensor, self._file, self._start = tensor, file, start
+        self._row_bytes = tensor.nbytes // max(1, len(tensor))
+        self.shape = tuple(tensor.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, chosen: slice) -> Tensor:
+        """The rows of a slice, without copying: [k, ...]."""
+        start, stop, _ = chosen.indices(len(self))
+        self._verify(np.array([start]), np.array([stop]))
+        return self._tensor[chosen]
+
+    def take(self, ids: Ids | Tensor) -> Tensor:
+        """A copy of the rows with these ids, int64[k]: [k, ...]."""
+        import torch
+
+        ids = torch.as_tensor(ids).cpu()
+        places = ids.numpy()
+        if len(places) and (places.min() < 0 or places.max() >= len(self)):
+            raise IndexError(f"there are {len(self)} rows, asked for one that is not among them")
+        self._verify(places, places + 1)
+        return self._tensor.index_select(0, ids)
+
+    def all(self) -> Tensor:
+        """Every row, without copying: [n, ...]."""
+        return self.rows(slice(None))
+
+    def _verify(self, first: Ids, behind: Ids) -> None:
+        """Verify rows ``first[i]`` to ``behind[i]``."""
+        some = (first < behind) & (self._row_bytes > 0)
+        if self._file is not None and some.any():
+            starts, stops = first[some] * self._row_bytes, behind[some] * self._row_bytes
+            self._file.verify(self._start + starts, self._start + stops)
+
+
+class MappedTensors(Mapping[str, "Tensor"]):
+    """The tensors of a safetensors file; each is verified when it is first asked for."""
+
+    def __init__(self, file: CheckedFile) -> None:
+        self._file, header = file, file.header()
+        try:
+            entries = dict(json.loads(bytes(header[8:])))
+            entries.pop("__metadata__", None)
+            self._places = {
+                name: _mapped(file, entries[name], len(header)) for name in sorted(entries)
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise file.damaged(f"no file of tensors: {error}") from error
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor, start = self._places[name]
+        if tensor.nbytes:
+            self._file.verify(np.array([start]), np.array([start + tensor.nbytes]))
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def rows(self) -> dict[str, MappedRows]:
+        """The same tensors, to be read row by row."""
+        return {
+            name: MappedRows(tensor, self._file, start)
+            for name, (tensor, start) in self._places.items()
+        }
+
+
+def mapped_rows(tensors: Mapping[str, Tensor]) -> dict[str, MappedRows]:
+    """Tensors by their rows, be they in memory or in a file."""
+    if isinstance(tensors, MappedTensors):
+        return tensors.rows()
+    return {name: MappedRows(tensor) for name, tensor in tensors.items()}
+
+
+def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> tuple[Tensor, int]:
+    """A tensor over the bytes of a file, not verified, and where it starts.
+
+    ``entry`` is what the header, of so many bytes, says of it: dtype, shape and place behind it.
+    """
+    import torch
+
+    dtype: torch.dtype = getattr(torch, _DTYPES[entry["dtype"]])
+    shape, (start, stop) = [int(size) for size in entry["shape"]], entry["data_offsets"]
+    size = math.prod(shape)
+    if not 0 <= start <= stop <= file.size - header or stop - start != size * dtype.itemsize:
+        raise ValueError("a tensor does not lie where its header says")
+    start += header
+    if not size:  # torch makes no tensor of nothing
+        return torch.empty(shape, dtype=dtype), start
+    return torch.frombuffer(file.buffer, dtype=dtype, count=size, offset=start).view(shape), start
