@@ -58,7 +58,7 @@ def measure(
         spent += row["seconds"]
         epochs.append(row["seconds"])
         if left:
-            predictor._vectors = None
+            predictor._forget()
             mrr = predictor.evaluate()[0][0]["mrr"]
             print(f"epoch {row['epoch']:3d}  {spent:7.2f} s  test MRR {mrr:.4f}", flush=True)
             while left and mrr >= left[0]:
@@ -73,7 +73,7 @@ def measure(
 def ask(predictor: Predictor) -> None:
     """Encode and rank the test triples."""
     task, config = predictor.task, predictor.config
-    predictor._vectors = None
+    predictor._forget()
     started = time.perf_counter()
     predictor.vectors.sum().item()
     encoding = time.perf_counter() - started

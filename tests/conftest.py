@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,10 +30,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-# Threads that wait busily for each other make tiny graphs forty times slower on shared cores.
+# Tiny tensors are not worth sharing out, and threads that wait busily for each other make them
+# forty times slower on shared cores. Processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 QUICK = ("--preset", "tiny", "--set", "training.epochs=3", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def own_random_state() -> Iterator[None]:
+    """No test sees the random numbers of another."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+@pytest.fixture(params=["dan", "reflection", "none"])
+def encoder(request: pytest.FixtureRequest) -> str:
+    """Every encoder of prediction."""
+    return str(request.param)
 
 
 class Outcome(NamedTuple):

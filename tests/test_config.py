@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from decentrl.config import (
     DEFAULT_PRESET,
-    SECTIONS,
     Config,
     PredictionConfig,
     preset_names,
@@ -45,7 +44,7 @@ configs = st.builds(
     seed=st.integers(0, 2**63 - 1),
     **{
         name: st.builds(section, **{f.name: values(section, f) for f in fields(section)})
-        for name, section in SECTIONS.items()
+        for name, section in Config.sections().items()
     },
 )
 
@@ -193,7 +192,7 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
 
 
 def test_every_setting_says_what_it_means() -> None:
-    for section in SECTIONS.values():
+    for section in Config.sections().values():
         assert all(f.metadata["meaning"] for f in fields(section))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decentrl.graph.queries import Queries
 from decentrl.matching import filtered
-from decentrl.matching.filtered import rank_answers
+from decentrl.matching.filtered import compared_by_row, compared_in_blocks, rank_answers
 from decentrl.matching.metrics import mean_rank
 
 N, R = 5, 2
@@ -108,6 +108,24 @@ def test_scores_are_tied_within_a_millionth_of_the_largest_of_their_question() -
     # A tied, a better and a worse right answer each leave their own count.
     assert ranked([(0, 0, 1), (1, 0, 2)], 1e-6) == [[1, 2], [0, 3]]
     assert ranked([(0, 0, 4), (1, 0, 3)], 1e-6) == [[1, 3], [1, 2]]
+
+
+@pytest.mark.parametrize("cells", [1, 2 * N, 2**25])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_rows_at_a_time_count_as_one_by_one(
+    cells: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtered, "CELLS", cells)
+    block = table_of(1).flatten(0, 1).to(dtype) / 3
+    at = torch.tensor([0, 0, 3, 7, 7, 7, 19])
+    right = block[at, torch.tensor([0, 4, 1, 2, 2, 3, 0])]
+    limits = (right + 1 / 3, right - 1 / 3)
+    found = compared_by_row(block, at, *limits)
+    for counts, other in zip(found, compared_in_blocks(block, at, *limits), strict=True):
+        assert counts.dtype == other.dtype == torch.int64
+        assert torch.equal(counts, other)
+    assert found[0].any()
+    assert (found[1] > 1).any()
 
 
 def test_nothing_asked_has_no_ranks() -> None:

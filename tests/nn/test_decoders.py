@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import get_args, get_type_hints
 
 import pytest
@@ -19,12 +19,6 @@ from decentrl.nn.decoders import DECODERS, ConvE, Decoder, RotatE, TuckER
 R, D, B, N = 3, 6, 5, 7
 RELATIONS = torch.tensor([4, 0, 4, 1, 0])  # some twice, in no order; 4 is a reciprocal
 every_decoder = pytest.mark.parametrize("name", list(DECODERS))
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,16 +27,9 @@ LATER = np.array([(7, 0, 1), (3, 1, 7), (7, 0, 8), (8, 2, 2)], np.int64)
 NEW, NOBODY = [7, 8], 9
 UNSEEN = [*NEW, NOBODY]
 
-encoders = pytest.mark.parametrize("encoder", ["dan", "reflection", "none"])
 made_by_neighbours = pytest.mark.parametrize("encoder", ["dan", "reflection"])
 owns = pytest.mark.parametrize("own", ["off", "add", "concatenate"])
 outputs = pytest.mark.parametrize("output", ["tied", "table"])
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
 
 
 def configured(*settings: str) -> PredictionConfig:
@@ -73,7 +65,6 @@ def inputs_of(model: PredictionModel) -> Tensor | None:
 # What an entity's vector is made of.
 
 
-@encoders
 @owns
 @outputs
 def test_a_vector_is_what_neighbours_say_and_what_is_its_own(
@@ -97,7 +88,6 @@ def test_a_vector_is_what_neighbours_say_and_what_is_its_own(
     torch.testing.assert_close(make(*settings).embed(view), normed(x))
 
 
-@encoders
 @owns
 @outputs
 def test_an_entity_without_a_training_triple_brings_nothing_of_its_own(
@@ -124,7 +114,6 @@ def test_an_entity_without_a_training_triple_brings_nothing_of_its_own(
     assert any(part is not None and part[:6].any(1).all() for part in gradients)
 
 
-@encoders
 @pytest.mark.parametrize("own", ["add", "concatenate"])
 def test_an_own_embedding_enters_its_own_vector_and_no_other(encoder: str, own: str) -> None:
     settings = (f"model.encoder={encoder}", f"model.own={own}")
@@ -225,7 +214,6 @@ def test_a_setting_of_the_encoder_reaches_it(setting: str, base: str) -> None:
 # Lengths and widths.
 
 
-@encoders
 @owns
 def test_vectors_have_length_one_if_asked_for(encoder: str, own: str) -> None:
     settings = (f"model.encoder={encoder}", f"model.own={own}")
@@ -262,7 +250,6 @@ def test_a_decoder_reads_as_much_as_an_encoder_makes(
 @outputs
 @pytest.mark.parametrize("own", ["off", "add", "concatenate"])
 @pytest.mark.parametrize("dim", [6, D])
-@encoders
 def test_a_decoder_may_have_a_width_of_its_own(
     encoder: str, own: str, output: str, dim: int
 ) -> None:
@@ -409,7 +396,6 @@ def test_some_input_embeddings_are_not_read_while_training(encoder: str) -> None
     torch.testing.assert_close(model.embed(view), make(*settings).embed(view))
 
 
-@encoders
 def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> None:
     model = make(
         f"model.encoder={encoder}", "model.dropout=0.5", "decoder.dropout=0.5",
@@ -429,7 +415,6 @@ def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> 
 
 
 @pytest.mark.parametrize("training", [True, False])
-@encoders
 def test_embedding_leaves_the_training_flag_as_it_was(encoder: str, training: bool) -> None:
     model = make(f"model.encoder={encoder}").train(training)
     x = model.embed(view_of(model))
@@ -471,7 +456,6 @@ def test_without_an_encoder_nobody_teaches() -> None:
     assert make("model.encoder=none").distillation is None
 
 
-@encoders
 @owns
 @outputs
 def test_every_parameter_of_every_model_learns(encoder: str, own: str, output: str) -> None:

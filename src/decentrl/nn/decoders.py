@@ -129,8 +129,16 @@ class DistMult(Decoder):
         return heads * tails
 
 
-class ComplEx(Decoder):
-    """Re Σ h · r · conj(t); the first half of a vector is real, the second imaginary."""
+class _Complex(Decoder):
+    """The first half of a vector is real, the second imaginary."""
+
+    def moduli(self, vectors: Tensor) -> Tensor:
+        real, imaginary = vectors.chunk(2, -1)
+        return (real.square() + imaginary.square()).clamp(min=1e-12).sqrt()
+
+
+class ComplEx(_Complex):
+    """Re Σ h · r · conj(t)."""
 
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         return _times(heads, relations)
@@ -138,12 +146,8 @@ class ComplEx(Decoder):
     def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
         return _times(_conjugate(heads), tails)
 
-    def moduli(self, vectors: Tensor) -> Tensor:
-        real, imaginary = vectors.chunk(2, -1)
-        return (real.square() + imaginary.square()).clamp(min=1e-12).sqrt()
 
-
-class RotatE(_Distance):
+class RotatE(_Complex, _Distance):
     """-|h · e^{iθ} - t|²: a relation turns each complex coordinate by an angle."""
 
     def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
@@ -162,10 +166,6 @@ class RotatE(_Distance):
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         turns = torch.cat((self.relations.cos(), self.relations.sin()), -1)
         return self.relation_query(heads, tails) @ turns.t()
-
-    def moduli(self, vectors: Tensor) -> Tensor:
-        real, imaginary = vectors.chunk(2, -1)
-        return (real.square() + imaginary.square()).clamp(min=1e-12).sqrt()
 
 
 class TuckER(Decoder):
@@ -229,9 +229,6 @@ class ConvE(Decoder):
             known = norm.running_mean, norm.running_var, norm.weight, norm.bias
             return F.relu(F.batch_norm(result, *known, eps=norm.eps))
         return F.relu(self.result_norm(result))
-
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        raise NotImplementedError
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """A relation at a time: nothing here is linear in r."""
