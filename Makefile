@@ -14,7 +14,7 @@ demo: $(VENV)/.run-installed
 	$(BIN)/decentrl align --dataset world -o runs/demo
 
 test: $(VENV)/.dev-installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .

@@ -1,0 +1,182 @@
+"""Kills processes that write to one store, and reads what one writes; prints what was found.
+
+A script of its own, because it forks: so a child is at work a moment after the one before was
+killed. The children add a stream of growths, of which the n-th follows from n. Usage:
+
+    python kill_store.py kill|fold|read FOLDER TIMES
+
+``kill``: a child adds and is killed at a random moment, so often; each time all that it had
+acknowledged is there, and whole. ``fold``: the same with a child that folds. ``read``: this process
+reads while a child adds so many. The JSON on stdout has counts, and what was wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decentrl.store import Growth, Store
+
+WIDTH, FIRST = 1000, 5000
+
+
+def growth(number: int) -> Growth:
+    """Two new entities and others again; now and then so many that they take a while to write."""
+    rng = np.random.default_rng(number)
+    first = FIRST + 2 * (number // 2)
+    again = rng.choice(FIRST, 500 if number % 7 == 0 else 2, replace=False)
+    ids = np.sort(np.append(again, [first, first + 1]))
+    return Growth(
+        "left" if number % 2 else "right",
+        rng.integers(0, first, (5, 3)),
+        [f"{number} a", f"{number} b"],
+        first,
+        ids,
+        rng.standard_normal((len(ids), WIDTH), np.float32),
+    )
+
+
+def same(found: Growth, expected: Growth) -> bool:
+    return (
+        (found.side, found.labels, found.first) == (expected.side, expected.labels, expected.first)
+        and np.array_equal(found.triples, expected.triples)
+        and np.array_equal(found.ids, expected.ids)
+        and found.rows.tobytes() == expected.rows.tobytes()
+    )
+
+
+def differences(store: Store, after: int) -> list[str]:
+    """Where a store is not the stream, looking only at additions after a number."""
+    numbers = [line.number for line in store.log()]
+    wrong = [] if numbers == list(range(1, len(numbers) + 1)) else [f"numbers {numbers}"]
+    for line, found in store.since(after):
+        if not same(found, growth(line.number)) or line.source != str(line.number):
+            wrong.append(f"addition {line.number} differs")
+    return wrong
+
+
+def started(work: Callable[[int], None]) -> tuple[int, int]:
+    """A child at work, and the end of a pipe on which it says how far it is."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        code = 1
+        try:
+            work(write_end)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(write_end)
+    return child, read_end
+
+
+def adds(folder: Path, how_many: int) -> Callable[[int], None]:
+    def work(write_end: int) -> None:
+        with Store.open(folder, "bundle", write=True) as store:
+            first = store.last + 1
+            for number in range(first, first + how_many):
+                added = store.add(growth(number), str(number), {})
+                os.write(write_end, b"%d\n" % added.number)
+
+    return work
+
+
+def killed(work: Callable[[int], None]) -> tuple[int, list[int]]:
+    """The exit status of a child killed at a random moment, and the numbers it acknowledged."""
+    child, read_end = started(work)
+    # Disks differ: on a slow one it opens the store for as long as a fast one takes for ten adds.
+    time.sleep(random.uniform(0, random.choice((0.01, 0.05, 0.2))))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read_end) as said:
+        return os.waitstatus_to_exitcode(status), [int(line) for line in said]
+
+
+def kill_while_adding(folder: Path, times: int) -> dict[str, Any]:
+    seen, unacknowledged, kills, wrong = 0, 0, 0, []
+    for _ in range(times):
+        code, numbers = killed(adds(folder, 10**6))
+        kills += code == -signal.SIGKILL
+        acknowledged = numbers[-1] if numbers else seen
+        with Store.open(folder, "bundle") as store:
+            wrong += differences(store, seen)
+            if store.last not in (acknowledged, acknowledged + 1):
+                wrong.append(f"{acknowledged} acknowledged, {store.last} there")
+            unacknowledged += store.last > acknowledged
+            seen = store.last
+    with Store.open(folder, "bundle") as store:
+        wrong += differences(store, 0)
+    return {"kills": kills, "additions": seen, "unacknowledged": unacknowledged, "wrong": wrong}
+
+
+def kill_while_folding(folder: Path, times: int) -> dict[str, Any]:
+    kills, folds, base, wrong = 0, 0, "bundle", []
+    for turn in range(1, times + 1):
+        last, new = 14 * turn, f"bundle {turn}"
+        with Store.open(folder, base, write=True) as store:
+            for number in range(store.last + 1, last + 1):
+                store.add(growth(number), str(number), {})
+
+        def fold(write_end: int, base: str = base, new: str = new) -> None:
+            with Store.open(folder, base, write=True) as store:
+                store.fold(new)
+                os.write(write_end, b"1\n")
+                time.sleep(60)
+
+        code, acknowledged = killed(fold)
+        kills += code == -signal.SIGKILL
+        folds += len(acknowledged)
+        grown_from = None if acknowledged else {"base": base, "additions": last}
+        for write in (False, True, False):
+            with Store.open(folder, new, write=write, grown_from=grown_from) as store:
+                log = [(line.number, line.folded) for line in store.log()]
+                if log != [(n, True) for n in range(1, last + 1)] or store.since(0):
+                    wrong.append(f"fold {turn}: {log[-14:]}")
+        base = new
+    return {"kills": kills, "folds": folds, "wrong": wrong}
+
+
+def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
+    child, read_end = started(adds(folder, times))
+    seen, looks, wrong = 0, set(), []
+    with Store.open(folder, "bundle") as store:
+        while seen < times:
+            wrong += differences(store, seen)
+            seen, sides = store.current()
+            looks.add(seen)
+            for side, found in sides.items():
+                stream = [growth(n) for n in range(1, seen + 1)]
+                stream = [x for x in stream if x.side == side]
+                rows = {
+                    i: row for x in stream for i, row in zip(x.ids.tolist(), x.rows, strict=True)
+                }
+                labels = [label for x in stream for label in x.labels]
+                ids = np.array(sorted(rows))
+                expected = Growth(
+                    side,
+                    np.concatenate([x.triples for x in stream]),
+                    labels,
+                    stream[0].first,
+                    ids,
+                    np.stack([rows[i] for i in ids.tolist()]),
+                )
+                if not same(found, expected):
+                    wrong.append(f"{side} of {seen} differs")
+    os.close(read_end)
+    _, status = os.waitpid(child, 0)
+    return {"looks": len(looks), "code": os.waitstatus_to_exitcode(status), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    what = {"kill": kill_while_adding, "fold": kill_while_folding, "read": read_while_adding}
+    print(json.dumps(what[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))
