@@ -16,6 +16,7 @@ from decentrl.aligner import Aligner, pick_device
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.errors import ConfigError, DecentRLError, InputError, UnknownLabelError
+from decentrl.matching.answers import answer, best_pairs
 
 QUICK = ("model.dim=8", "training.epochs=3", "training.validate_every=1", "training.batch=7")
 
@@ -510,6 +511,131 @@ def test_without_validation_links_all_rounds_are_done(task: AlignmentTask) -> No
     aligner.fit(task)
     assert (aligner.rounds, aligner.chosen_rounds) == ([], 2)
     assert [row.get("stage", "") for row in aligner.history] == ["", "train-1", "train-2"]
+
+
+# Some entities, without matching all
+
+
+TWO_SIDES = pytest.mark.parametrize("side", ["left", "right"])
+EVERY = pytest.mark.parametrize("matcher", ["cosine", "csls", "sinkhorn"])
+
+
+@EVERY
+@TWO_SIDES
+def test_one_is_answered_as_among_all(
+    task: AlignmentTask, side: Any, matcher: str, tmp_path: Path
+) -> None:
+    settings = ("model.dim=16", "training.valid=0.4", f"matching.matcher={matcher}")
+    aligner = Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
+    cosine = aligner._unlinked(side, None)[2]
+    pairs = best_pairs(cosine, matcher, aligner.config.matching)
+    every = answer(*pairs, confidence=aligner._confidence)
+    table = aligner.match(side=side)
+    assert table["score"].to_pylist() == pytest.approx(every.scores[:, 0].tolist(), abs=1e-4)
+    assert table["confidence"].to_pylist() == pytest.approx(every.confidence.tolist(), abs=1e-3)
+    aligner.save(tmp_path)
+    for one in (aligner, Aligner.load(tmp_path, "cpu")):
+        assert [one.match([x], side=side).to_pylist()[0] for x in table[side].to_pylist()] == (
+            table.to_pylist()
+        )
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("everything is matched")
+
+
+@pytest.mark.parametrize("matcher", ["csls", "sinkhorn"])
+def test_what_a_full_match_found_out_is_kept_until_vectors_change(
+    task: AlignmentTask, matcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aligner = make(f"matching.matcher={matcher}").fit(task)
+    expected = aligner.match()
+    aligner.save(tmp_path)
+    loaded = Aligner.load(tmp_path, "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr("decentrl.asking.apply_matcher", refuse)
+        for one in (aligner, loaded):
+            assert one.match().equals(expected)
+            assert one.match(expected["left"].to_pylist()).equals(expected)
+        loaded.add([("new", *NEW_TRIPLE)], side="left")
+        loaded.compact()
+        assert len(loaded.match(["new"], top=3)) == 3
+        loaded.save(tmp_path)
+        loaded = Aligner.load(tmp_path / "bundle", "cpu")
+        assert len(loaded.match(["new"], top=3)) == 3
+        loaded.refresh()
+        with pytest.raises(AssertionError, match="everything is matched"):
+            loaded.match(["new"])
+    assert len(loaded.match(["new"])) == 1
+
+
+NEW_TRIPLE = ("http://left.org/r0", "http://left.org/3")
+
+
+@EVERY
+@pytest.mark.parametrize("ann", [False, True])
+def test_new_entities_ask_and_answer_at_once_and_leave_no_trace(
+    unsure: Aligner, matcher: str, ann: bool, tmp_path: Path
+) -> None:
+    unsure.save(tmp_path)
+    aligner = Aligner.load(tmp_path, "cpu")
+    asked = sorted(open_to(aligner, "right"))
+    options: dict[str, Any] = {"matcher": matcher, "top": 100, "ann": ann}
+    before = aligner.match(asked, side="right", **options)
+    aligner.add([("new", *NEW_TRIPLE), (NEW_TRIPLE[1], NEW_TRIPLE[0], "new")], side="left")
+    after = aligner.match(asked, side="right", **options)
+    assert len(after) == len(before) + len(asked)
+    assert all(
+        "new" in {row["left"] for row in after.to_pylist() if row["right"] == x} for x in asked
+    )
+    table = aligner.match(["new"], **options)
+    assert set(table["right"].to_pylist()) == set(asked)
+    # All together, the new one as well: almost the same.
+    full = aligner.match(matcher=matcher, top=100).to_pylist()
+    scores = {row["right"]: row["score"] for row in full if row["left"] == "new"}
+    for row in table.to_pylist():
+        assert row["score"] == pytest.approx(scores[row["right"]], abs=0.05)
+    aligner.undo()
+    again = aligner.match(asked, side="right", **options)
+    assert again["score"].to_pylist() == pytest.approx(before["score"].to_pylist(), abs=1e-5)
+
+
+@EVERY
+@TWO_SIDES
+def test_an_approximate_index_of_few_entities_misses_none(
+    unsure: Aligner, side: Any, matcher: str
+) -> None:
+    asked = list(getattr(unsure.task, side).entities)
+    exact, near = (
+        unsure.match(asked, side=side, matcher=matcher, top=5, ann=ann) for ann in (False, True)
+    )
+    assert near["left"].equals(exact["left"])
+    assert near["right"].equals(exact["right"])
+    for name in ("score", "confidence"):
+        pairs = zip(near[name].to_pylist(), exact[name].to_pylist(), strict=True)
+        assert all(a == b if b is None else a == pytest.approx(b, abs=1e-4) for a, b in pairs)
+
+
+def test_too_many_to_match_all_for_one_is_told(
+    task: AlignmentTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decentrl.asking.MOST_PAIRS", 100)
+    aligner = make().fit(task)
+    (entity, *_) = sorted(open_to(aligner, "left"))
+    with pytest.raises(ConfigError, match=r"csls has to match all 15 × 15 .* use the matcher cos"):
+        aligner.match([entity])
+    assert len(aligner.match([entity], matcher="cosine")) == 1
+    aligner.match()  # who has the time
+    assert len(aligner.match([entity])) == 1
+
+
+def test_an_approximate_index_answers_about_given_entities_only(task: AlignmentTask) -> None:
+    aligner = make("matching.keep=3", "training.epochs=1").fit(task)
+    (entity, *_) = sorted(open_to(aligner, "left"))
+    for asked, options in ((None, {}), ([entity], {"assign": "mutual"}), ([entity], {})):
+        with pytest.raises(ConfigError, match="an approximate index is for questions about given"):
+            aligner.match(asked, ann=True, **options)
+    assert len(aligner.match([entity], ann=True, matcher="cosine")) == 1
 
 
 # Presets

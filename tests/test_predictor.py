@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def triples(predictor: Predictor, ids: Any) -> Rows:
 
 
 def weights(predictor: Predictor) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in predictor._trained.state_dict().items()}
+    return {name: tensor.clone() for name, tensor in predictor._learned.state_dict().items()}
 
 
 # Learning
@@ -92,8 +93,16 @@ def test_nobody_elses_random_numbers_are_used(task: GraphTask, tmp_path: Path) -
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_who_asks_between_epochs_gets_the_last_ones_answers_later(
+    task: GraphTask, fitted: Predictor
+) -> None:
+    curious = make()
+    curious.fit(task, on_epoch=lambda _: curious.evaluate())
+    assert torch.equal(curious.vectors, fitted.vectors)
+
+
 def test_it_learns_what_follows_from_what(task: GraphTask) -> None:
-    settings = ("training.epochs=60", "training.learning_rate=0.01", "training.patience=0")
+    settings = ("training.epochs=20", "training.learning_rate=0.02", "training.patience=0")
     predictor = make(*settings).fit(task)
     rows = {row["name"]: row for row in predictor.evaluate()[0]}
     before = {row["name"]: row for row in make("training.epochs=0").fit(task).evaluate()[0]}
@@ -219,6 +228,10 @@ def test_a_relation_nobody_trained_answers_nothing() -> None:
     task = GraphTask("g", graph.with_triples(graph.triples[keep]), rest[:0], rest)
     predictor = make().fit(task)
     assert predictor.predict(head="a", relation="hates").num_rows == 0
+    assert predictor.test_predictions()["tail"].to_pylist() == [None, "b"]
+    assert predictor.test_predictions()["probability"].null_count == 2
+    sure = make().fit(replace(task, valid=task.graph.triples[:1]))
+    assert sure.test_predictions()["probability"].to_pylist() == [0.0, 0.0]
     assert predictor.predict(head="b", tail="a")["relation"].to_pylist() == ["likes"]
 
 
@@ -392,30 +405,27 @@ def test_a_neighbour_makes_the_vector_of_who_arrives(own: Predictor) -> None:
 def test_what_is_known_already_changes_nothing(own: Predictor) -> None:
     before = own.vectors.clone()
     own.add(triples(own, own.task.graph.triples[:9]))
-    own.add(own.task.graph.triples[:9])
     assert torch.equal(own.vectors, before)
     assert len(own.task.auxiliary) == 0
 
 
 def test_growing_twice_is_growing_once(task: GraphTask) -> None:
-    once, twice = make().fit(task).add(NEWS), make().fit(task)
+    once, twice = make().fit(task), make().fit(task)
+    once.add(NEWS)
     for row in NEWS:
         twice.add([row])
-    assert torch.equal(once.vectors, twice.vectors)
-    assert once.task.content_hash() == twice.task.content_hash()
+    assert torch.allclose(once.vectors, twice.vectors, atol=1e-6)
 
 
 def test_what_cannot_arrive_leaves_all_as_it_was(own: Predictor) -> None:
     digest, before = own.task.content_hash(), own.vectors.clone()
     for news, says in (
-        ([("newcomer", "livs in", "city 3")], "'livs in' is unknown; did you mean 'lives in'"),
+        ([("newcomer", "livs in", "city 3")], "'livs in' is unknown: .*did you mean 'lives in'"),
         ([("newcomer", "lives in")], "is no triple; give"),
         ([("", "lives in", "city 3")], "is no triple; give"),
-        (np.array([[0, 0, 10**6]]), "an id is out of range; give labels for new entities"),
-        (np.array([0, 0, 1]), r"these ids are no triples; give int64\[n, 3\]"),
     ):
         with pytest.raises(InputError, match=says):
-            own.add(news)
+            own.add(news, strict=True)
     assert own.task.content_hash() == digest
     assert torch.equal(own.vectors, before)
     assert "newcomer" not in own.task.graph.entities
@@ -449,8 +459,9 @@ def test_what_is_loaded_answers_alike(
 
 def test_what_is_loaded_grows_alike_and_is_kept_again(own: Predictor, tmp_path: Path) -> None:
     own.save(tmp_path / "first")
-    loaded = Predictor.load(tmp_path / "first", "cpu").add(NEWS)
-    own.add(NEWS)
+    loaded = Predictor.load(tmp_path / "first", "cpu")
+    for one in (loaded, own):
+        one.add(NEWS)
     asked = {"head": "newcomer", "relation": "knows"}
     assert loaded.predict(**asked).equals(own.predict(**asked))
     loaded.save(tmp_path / "second")

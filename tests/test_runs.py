@@ -12,20 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from decentrl.config import SECTIONS, Config, PredictionConfig
+from decentrl.config import Config, PredictionConfig
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.predictor import Predictor
-from decentrl.runs import (
-    GraphSources,
-    Sources,
-    align,
-    average,
-    complete,
-    make_report,
-    pick_samples,
-    read_settings,
-    remove_run,
-)
+from decentrl.reporting import make_report, pick_samples
+from decentrl.runs import align, average, complete, read_settings, remove_run
+from decentrl.sources import GraphSources, Grown, Sources
 from decentrl.training.loop import Row
 
 QUICK = ("model.dim=8", "training.epochs=2")
@@ -143,7 +135,7 @@ def test_self_training_is_told_round_by_round(tmp_path: Path, sources: Sources) 
 
 def test_settings_are_all_written_down(world_run: Path) -> None:
     values = tomllib.loads((world_run / "config.toml").read_text("utf-8"))
-    assert set(values) == {"preset", "seed", "run", *SECTIONS}
+    assert set(values) == {"preset", "seed", "run", *Config.sections()}
     assert values["run"]["dataset"] == "world"
     assert set(asdict(Sources())) | {"data_sha256", "decentrl"} == set(values["run"])
     origin, found = read_settings(world_run)
@@ -406,7 +398,9 @@ def test_a_run_of_prediction_leaves_these_files_and_no_other(
     people_run: Path, world_run: Path
 ) -> None:
     shared = names(world_run) - {"matches.parquet"}
-    assert names(people_run) == shared | {"predictions.parquet"}
+    # What new entities read is there from the start; an aligner's first addition makes it.
+    more = {"predictions.parquet", "bundle/memory.safetensors"}
+    assert names(people_run) == shared | more
 
 
 def test_results_of_prediction_have_the_documented_keys(people_run: Path) -> None:
@@ -543,3 +537,37 @@ def test_seeds_that_test_other_relations_are_averaged(people_run: Path) -> None:
     assert groups == sorted(groups, key=["all", "direction", "category", "relation"].index)
     assert mean["frequency"]["mrr"] == pytest.approx(first["frequency"]["mrr"] + 0.5)
     assert "self_training" not in mean
+
+
+# Training again
+
+
+@pytest.mark.parametrize("job", ["align", "complete"])
+def test_a_refit_killed_between_epochs_goes_on_and_ends_alike(
+    job: str, sources: Sources, one: GraphSources, tmp_path: Path
+) -> None:
+    few = ("training.epochs=4", "training.checkpoint_every=0")
+    work, first, used, new = (
+        (align, sources, config(*few), ("new", "http://left.org/r0", "http://left.org/3"))
+        if job == "align"
+        else (complete, one, graph_config(*few), ("new", "knows", "person 1"))
+    )
+    trained, _ = work(first, used, tmp_path / "run", device="cpu")
+    with type(trained).load(tmp_path / "run", "cpu", durable=True) as model:
+        model.add([new], **({"side": "left"} if job == "align" else {}))
+    grown = Grown(str(tmp_path / "run"), share=1.0)
+
+    def on_epoch(row: Row) -> None:
+        if row["epoch"] == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        work(grown, used, tmp_path / "killed", device="cpu", on_epoch=on_epoch)
+    origin, again = read_settings(tmp_path / "killed")
+    assert (origin, again) == (grown, used)
+    resumed, results = work(origin, again, tmp_path / "killed", device="cpu", resume=True)
+    whole, expected = work(grown, used, tmp_path / "whole", device="cpu")
+    assert results["results"] == expected["results"]
+    for name, side in whole.growing.sides.items():
+        assert "new" in side.entities or name == "right"
+        assert side.vectors.equal(resumed.growing.sides[name].vectors)

@@ -16,197 +16,128 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from decentrl._version import __version__
 from decentrl.aligner import Aligner
 from decentrl.config import Config, PredictionConfig, Settings, to_toml
-from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.registry import load_dataset
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.predictor import Predictor
-from decentrl.report import PredictionReport, Report, render_prediction_report, render_report
+from decentrl.report import render_prediction_report, render_report
+from decentrl.reporting import make_prediction_report, make_report
+from decentrl.sources import AnySources, AnyTask, GraphSources, Grown, Model, Sources, read_task
 from decentrl.training.loop import Row
 
 RESULTS = "results.json"
 CONFIG = "config.toml"
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Where a task comes from, so that a run can be resumed from its folder alone."""
+class How(TypedDict, total=False):
+    """How a run is made."""
 
-    dataset: str = ""
-    open_world: bool = False
-    left: str = ""
-    right: str = ""
-    links: str = ""
-    test_links: str = ""
-    valid_links: str = ""
-    format: str = ""
-    holdout: float = 0.1
-
-    def read(self, seed: int) -> AlignmentTask:
-        """The task; without test links the share ``holdout`` of the links becomes some."""
-        if self.dataset:
-            task = load_dataset(self.dataset, self.open_world)
-            if not isinstance(task, AlignmentTask):
-                raise InputError(
-                    f"{self.dataset} is one graph, alignment needs two",
-                    remedy="`decentrl data list` shows the datasets for alignment",
-                )
-            return task
-        task = AlignmentTask.read(
-            self.left,
-            self.right,
-            self.links,
-            self.test_links or None,
-            self.valid_links or None,
-            self.format or None,
-        )
-        if self.holdout and not len(task.test):
-            task = task.hold_out(self.holdout, seed, into="test")
-        return task
-
-
-@dataclass(frozen=True)
-class GraphSources:
-    """The same for one graph."""
-
-    dataset: str = ""
-    open_world: bool = False
-    triples: str = ""
-    valid: str = ""
-    test: str = ""
-    format: str = ""
-    holdout: float = 0.1
-
-    def read(self, seed: int, valid: float = 0.1) -> GraphTask:
-        """The task; without files of their own, shares of the triples become valid and test."""
-        if self.dataset:
-            task = load_dataset(self.dataset, self.open_world)
-            if not isinstance(task, GraphTask):
-                raise InputError(
-                    f"{self.dataset} is two graphs, prediction needs one",
-                    remedy="`decentrl data list` shows the datasets for prediction",
-                )
-            return task
-        return GraphTask.read(
-            self.triples,
-            self.valid or None,
-            self.test or None,
-            self.format or None,
-            valid_share=valid,
-            test_share=self.holdout,
-            seed=seed,
-        )
-
-
-AnySources = Sources | GraphSources
-AnyTask = AlignmentTask | GraphTask
-Model = Aligner | Predictor
-
-
-def read_task(sources: AnySources, config: Any) -> AnyTask:
-    """What a run with these settings learns from."""
-    if isinstance(sources, GraphSources):
-        return sources.read(config.seed, _validation(config))
-    return sources.read(config.seed)
-
-
-def _validation(config: PredictionConfig) -> float:
-    """Share of a file's triples to choose by."""
-    return config.training.valid
+    device: str
+    resume: bool  # go on in its folder
+    command: str | None  # for the report
+    on_start: Callable[[Any], None] | None  # called with the task
+    on_epoch: Callable[[Row], None] | None
+    on_trained: Callable[[], None] | None
 
 
 def align(
-    sources: Sources,
-    config: Config,
-    folder: Path,
-    *,
-    device: str = "auto",
-    resume: bool = False,
-    command: str | None = None,
-    on_start: Callable[[AlignmentTask], None] | None = None,
-    on_epoch: Callable[[Row], None] | None = None,
-    on_trained: Callable[[], None] | None = None,
+    sources: Sources | Grown, config: Config, folder: Path, **how: Unpack[How]
 ) -> tuple[Aligner, dict[str, Any]]:
     """Train, match, evaluate, and leave the whole run in ``folder``."""
-    started = time.perf_counter()
-    task = sources.read(config.seed)
-    reading = time.perf_counter() - started
-    aligner = Aligner(config, device)
-    with _run_folder(folder, sources, config, task, resume):
-        if on_start is not None:
-            on_start(task)
-        aligner.fit(task, run=folder, resume=resume, on_epoch=on_epoch)
-    aligner.seconds["read"] += reading
-    if on_trained is not None:
-        on_trained()
-
-    started = time.perf_counter()
-    rows = aligner.evaluate()[0] if len(task.test) else []
-    _write_parquet(aligner.match(top=1), folder / "matches.parquet")
-    aligner.seconds["match"] = time.perf_counter() - started
-    results = {
-        **_about(task),
-        **_how(aligner, ("read", "train", "match")),
-        "results": rows,
-        "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
-        "confidence": aligner.confidence(),
-    }
-    aligner.save(folder, rows)
-    _finish(folder, results, render_report(make_report(aligner, results, command)))
-    return aligner, results
+    aligner = Aligner(config, how.get("device", "auto"))
+    return aligner, _make(aligner, _ALIGN, sources, folder, **how)
 
 
 def complete(
-    sources: GraphSources,
-    config: PredictionConfig,
+    sources: GraphSources | Grown, config: PredictionConfig, folder: Path, **how: Unpack[How]
+) -> tuple[Predictor, dict[str, Any]]:
+    """Train, answer the test questions, evaluate, and leave the whole run in ``folder``."""
+    predictor = Predictor(config, how.get("device", "auto"))
+    return predictor, _make(predictor, _COMPLETE, sources, folder, **how)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What differs between the two."""
+
+    step: str  # what comes after training
+    file: str  # what it leaves
+    about: dict[str, str]
+    answers: Callable[[Any], Any]  # the table in that file
+    found: Callable[[Any, bool], dict[str, Any]]  # what else the results tell, if it was tested
+    page: Callable[[Any, Mapping[str, Any], Any, str | None], str]
+
+
+_ALIGN = _Job(
+    step="match",
+    file="matches.parquet",
+    about={},
+    answers=lambda aligner: aligner.match(top=1),
+    found=lambda aligner, _: {
+        "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
+        "confidence": aligner.confidence(),
+    },
+    page=lambda aligner, results, _, command: render_report(make_report(aligner, results, command)),
+)
+_COMPLETE = _Job(
+    step="evaluate",
+    file="predictions.parquet",
+    about={"task": "prediction"},
+    answers=lambda predictor: predictor.test_predictions(),
+    found=lambda predictor, tested: {
+        "frequency": predictor.frequency() if tested else {},
+        "confidence": predictor.confidence(),
+    },
+    page=lambda predictor, results, answers, command: render_prediction_report(
+        make_prediction_report(predictor, results, answers.to_pylist(), command)
+    ),
+)
+
+
+def _make(
+    model: Any,
+    job: _Job,
+    sources: AnySources,
     folder: Path,
     *,
     device: str = "auto",
     resume: bool = False,
     command: str | None = None,
-    on_start: Callable[[GraphTask], None] | None = None,
+    on_start: Callable[[Any], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
-) -> tuple[Predictor, dict[str, Any]]:
-    """Train, answer the test questions, evaluate, and leave the whole run in ``folder``."""
+) -> dict[str, Any]:
     started = time.perf_counter()
-    task = sources.read(config.seed, _validation(config))
+    task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
-    predictor = Predictor(config, device)
-    with _run_folder(folder, sources, config, task, resume):
+    with _run_folder(folder, sources, model.config, task, resume):
         if on_start is not None:
             on_start(task)
-        predictor.fit(task, run=folder, resume=resume, on_epoch=on_epoch)
-    predictor.seconds["read"] += reading
+        model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
+    model.seconds["read"] += reading
     if on_trained is not None:
         on_trained()
 
     started = time.perf_counter()
-    rows = predictor.evaluate()[0] if len(task.test) else []
-    answers = predictor.test_predictions()
-    _write_parquet(answers, folder / "predictions.parquet")
-    predictor.seconds["evaluate"] = time.perf_counter() - started
+    rows = model.evaluate()[0] if len(task.test) else []
+    answers = job.answers(model)
+    _write_parquet(answers, folder / job.file)
+    model.seconds[job.step] = time.perf_counter() - started
     results = {
-        **_about(task),
-        "task": "prediction",
-        **_how(predictor, ("read", "train", "evaluate")),
+        "dataset": task.name,
+        "open_world": task.open_world,
+        **job.about,
+        **_how(model, ("read", "train", job.step)),
         "results": rows,
-        "frequency": predictor.frequency() if rows else {},
-        "confidence": predictor.confidence(),
+        **job.found(model, bool(rows)),
     }
-    predictor.save(folder, rows)
-    report = make_prediction_report(predictor, results, answers.to_pylist(), command)
-    _finish(folder, results, render_prediction_report(report))
-    return predictor, results
-
-
-def _about(task: AnyTask) -> dict[str, Any]:
-    return {"dataset": task.name, "open_world": task.open_world}
+    model.save(folder, rows)
+    _finish(folder, results, job.page(model, results, answers, command))
+    return results
 
 
 def _how(model: Model, steps: Sequence[str]) -> dict[str, Any]:
@@ -232,9 +163,9 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
         origin = values.pop("run")
-        if origin.get("task") == "prediction":
-            return _origin(GraphSources, origin), PredictionConfig.from_dict(values)
-        return _origin(Sources, origin), Config.from_dict(values)
+        one_graph = origin.get("task") == "prediction"
+        kind = Grown if "start" in origin else GraphSources if one_graph else Sources
+        return _origin(kind, origin), (PredictionConfig if one_graph else Config).from_dict(values)
     except (FileNotFoundError, NotADirectoryError):
         raise BundleError(
             f"{path}: not found, so there is no run to resume; leave out --resume to start one"
@@ -370,107 +301,6 @@ def _average_rows(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str,
     return sorted(result, key=lambda row: groups.index(row.get("group")))
 
 
-def make_report(aligner: Aligner, results: Mapping[str, Any], command: str | None) -> Report:
-    """What ``report.html`` shows."""
-    task = aligner.task
-    facts = [
-        *_settings_facts(results),
-        ("left graph", _graph_fact(task.left)),
-        ("right graph", _graph_fact(task.right)),
-        ("links", f"{len(task.train):,} to train, {len(task.valid):,} to validate, "
-                  f"{len(task.test):,} to test"),
-        *_cost_facts(results),
-    ]  # fmt: skip
-    if task.auxiliary is not None:
-        later = sum(len(triples) for triples in task.auxiliary)
-        facts.append(("open world", f"{later:,} triples arrived after training"))
-    samples = aligner.test_matches() if len(task.test) else []
-    return Report(
-        title=task.name,
-        facts=facts,
-        results=results["results"],
-        # The epochs of all stages in one row.
-        history=[{**row, "epoch": i} for i, row in enumerate(aligner.history, start=1)],
-        matcher=aligner.config.matching.matcher,
-        scores={
-            "right": [sample["score"] for sample in samples if sample["correct"]],
-            "wrong": [sample["score"] for sample in samples if not sample["correct"]],
-        },
-        by_degree=_by_degree(samples),
-        samples=pick_samples(samples, 12),
-        command=command,
-    )
-
-
-def make_prediction_report(
-    predictor: Predictor,
-    results: Mapping[str, Any],
-    answers: Sequence[Mapping[str, Any]],
-    command: str | None,
-) -> PredictionReport:
-    """The same for prediction; ``answers`` are rows of :meth:`Predictor.test_predictions`."""
-    task = predictor.task
-    graph = f"{_graph_fact(task.graph)}, {len(task.graph.relations):,} relations"
-    facts = [
-        *_settings_facts(results),
-        ("graph", graph),
-        ("held out", f"{len(task.valid):,} triples to validate, {len(task.test):,} to test"),
-        *_cost_facts(results),
-    ]
-    if task.auxiliary is not None:
-        facts.append(("open world", f"{len(task.auxiliary):,} triples arrived after training"))
-    return PredictionReport(
-        title=task.name,
-        facts=facts,
-        results=results["results"],
-        frequency=results["frequency"],
-        confidence=results["confidence"],
-        history=predictor.history,
-        probabilities={
-            "right": [row["probability"] for row in answers if row["correct"]],
-            "wrong": [row["probability"] for row in answers if not row["correct"]],
-        },
-        samples=pick_samples(answers, 12),
-        command=command,
-    )
-
-
-def _settings_facts(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, str(results[name])) for name in ("preset", "seed", "device")]
-
-
-def _cost_facts(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    words = {"read": "reading", "train": "training", "match": "matching", "evaluate": "evaluating"}
-    steps, seconds = zip(*results["seconds"].items(), strict=True)
-    return [
-        (
-            f"{', '.join(words[step] for step in steps)} took",
-            ", ".join(f"{value:.1f} s" for value in seconds),
-        ),
-        ("peak memory", f"{results['peak_memory_bytes'] / 2**20:,.0f} MiB"),
-    ]
-
-
-def pick_samples(samples: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
-    """Evenly spread over what was tested, so that neither the best nor the worst are chosen."""
-    if not samples:
-        return []
-    step = max(1, len(samples) // count)
-    return list(samples[step // 2 :: step][:count])
-
-
-def _by_degree(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[int, list[bool]] = {}
-    for sample in samples:
-        groups.setdefault(max(1, sample["degree"]).bit_length(), []).append(sample["correct"])
-    rows = []
-    for bits, right in sorted(groups.items()):
-        low, high = 1 << (bits - 1), (1 << bits) - 1
-        name = str(low) if low == high else f"{low}-{high}"
-        rows.append({"degree": name, "n": len(right), "hits@1": sum(right) / len(right)})
-    return rows
-
-
 def _write_parquet(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -484,10 +314,6 @@ def _write(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".part")
     temporary.write_text(text, "utf-8")
     temporary.replace(path)
-
-
-def _graph_fact(graph: Any) -> str:
-    return f"{len(graph.entities):,} entities, {len(graph.triples):,} triples"
 
 
 def device_name(model: Model) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decentrl.config import SECTIONS, Config, PredictionConfig
+from decentrl.config import Config, PredictionConfig
 
 Command = Callable[..., Any]
 
@@ -52,7 +52,7 @@ def test_info_of_a_damaged_run_names_the_file(
 def test_every_setting_is_explained(decentrl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     done = decentrl("settings", "tiny")
-    for section, kind in SECTIONS.items():
+    for section, kind in Config.sections().items():
         for field in fields(kind):
             line = next(x for x in done.out.splitlines() if f" {section}.{field.name} " in x)
             value = getattr(getattr(Config.from_preset("tiny"), section), field.name)

@@ -27,7 +27,7 @@ from decentrl.cli.output import check_output, tsv_row, write_table
 
 if TYPE_CHECKING:
     from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.runs import Sources
+    from decentrl.sources import Grown, Sources
 
 LABELS = ("left", "right", "best match", "truth")
 COLUMNS = {"hits@1": (1, 100), "hits@10": (1, 100), "mrr": (3, 1), "mr": (1, 1)}
@@ -167,7 +167,9 @@ def _sample_table(samples: Sequence[Results]) -> Table:
     return table
 
 
-def _announce(console: Console, sources: Sources, task: AlignmentTask) -> None:
+def _announce(console: Console, sources: Sources | Grown, task: AlignmentTask) -> None:
+    from decentrl.sources import Sources
+
     left, right = task.left, task.right
     console.print(
         f"{task.name}: {len(left.entities):,} + {len(right.entities):,} entities, "
@@ -178,6 +180,8 @@ def _announce(console: Console, sources: Sources, task: AlignmentTask) -> None:
     )
     for name, graph in (("left", left), ("right", right)):
         say_read(console, graph, f"{name}: ")
+    if not isinstance(sources, Sources):
+        return
     if not sources.dataset and not sources.test_links and len(task.test):
         console.print(
             f"no --test-links: {len(task.test):,} links ({sources.holdout:.0%}) were held out to "

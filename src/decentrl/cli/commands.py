@@ -1,17 +1,26 @@
-"""``decentrl align | match | complete | predict | evaluate | info | settings | data``."""
+"""``decentrl align | match | complete | predict | evaluate | info | settings``."""
 
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from decentrl.cli import data
+from decentrl.cli import data, growth
+from decentrl.cli.options import (
+    Ann,
+    Device,
+    Json,
+    Output,
+    Overwrite,
+    Resume,
+    Run,
+    check_side,
+    start_run,
+)
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 from decentrl.errors import ConfigError
 
@@ -22,12 +31,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(growth.app)
 app.add_typer(data.app, name="data")
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
-Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu or cuda.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="The run folder.")]
 Format = Annotated[
     str, typer.Option(help="tsv, csv, parquet, nt or ttl, whatever the extensions say.")
 ]
@@ -46,8 +52,6 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Seeds = Annotated[
     int, typer.Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted RUN.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace RUN if it exists.")]
 Matcher = Annotated[
     str | None, typer.Option(help="cosine, csls or sinkhorn; default: the run's own.")
 ]
@@ -115,12 +119,12 @@ def align(
         _check_sources(dataset, left, right, links, open_world)
 
     from decentrl.cli import alignment
-    from decentrl.runs import Sources
+    from decentrl.sources import Sources
 
     sources = Sources(
         dataset, open_world, left, right, links, test_links, valid_links, format, holdout
     )
-    _run(
+    start_run(
         alignment.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
     )  # fmt: skip
@@ -161,24 +165,13 @@ def complete(
         _check_graph_sources(dataset, triples, valid or test, open_world)
 
     from decentrl.cli import prediction
-    from decentrl.runs import GraphSources
+    from decentrl.sources import GraphSources
 
     sources = GraphSources(dataset, open_world, triples, valid, test, format, holdout)
-    _run(
+    start_run(
         prediction.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
     )  # fmt: skip
-
-
-def _run(job: Any, sources: Any, config: Settings, output: Path, **how: Any) -> None:
-    from decentrl.cli import common
-
-    command = shlex.join(["decentrl", *sys.argv[1:]])
-    try:
-        common.run(job, sources, config, output, command=command, **how)
-    except KeyboardInterrupt:  # typer would end here without a word
-        typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
-        raise typer.Exit(130) from None
 
 
 def _check_sources(dataset: str, left: str, right: str, links: str, open_world: bool) -> None:
@@ -259,6 +252,7 @@ def match(
     min_confidence: Annotated[
         float | None, typer.Option(help="No match below this confidence, 0 to 1.")
     ] = None,
+    ann: Ann = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
     ] = None,
@@ -272,8 +266,7 @@ def match(
     """
     from decentrl.cli import alignment
 
-    if side not in ("left", "right"):
-        raise ConfigError(f"no side {side!r}; there are: left, right")
+    check_side(side)
     if matcher not in (None, "cosine", "csls", "sinkhorn"):
         raise ConfigError(f"no matcher {matcher!r}; there are: cosine, csls, sinkhorn")
     if assign not in ("nearest", "mutual", "one-to-one"):
@@ -288,6 +281,7 @@ def match(
         "matcher": matcher,
         "assign": assign,
         "min_confidence": "fitted" if abstain else min_confidence,
+        "ann": ann,
     }
     alignment.match(run, entities, asked, output, device, as_json)
 
@@ -335,10 +329,12 @@ def predict(
 
 @app.command()
 def info(run: Run, as_json: Json = False) -> None:
-    """What a run is made of and how good it is."""
-    from decentrl.cli import common
+    """What a run is made of, how good it was when trained, and how much was added since."""
+    from decentrl.cli import common, growing
 
     results = common.read_results(run)
+    if since := growing.added(run):
+        results["added"] = since
     if as_json:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     else:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Results = Mapping[str, Any]
+COMMANDS = {"Sources": "align", "GraphSources": "complete", "Grown": "refit"}
+"""What makes a run from each of :mod:`decentrl.sources`."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,11 @@ def run(
     as_json: bool,
     command: str,
 ) -> None:
-    """``decentrl align`` and ``decentrl complete``."""
+    """``decentrl align``, ``decentrl complete`` and ``decentrl refit``."""
     from decentrl import runs
     from decentrl.device import pick_device
+    from decentrl.reporting import pick_samples
+    from decentrl.sources import read_task
 
     first = output / "seed-0" if seeds else output
     if resume:
@@ -69,10 +73,12 @@ def run(
         asked = type(sources)
         sources, config = runs.read_settings(first)
         if not isinstance(sources, asked):
-            other = "complete" if job.command == "align" else "align"
-            raise BundleError(f"{first}: go on with this run by `decentrl {other} --resume`")
+            raise BundleError(
+                f"{first}: go on with this run by `decentrl {COMMANDS[type(sources).__name__]} "
+                "--resume`"
+            )
     elif overwrite:
-        runs.read_task(sources, config)  # bad input must not cost the old run
+        read_task(sources, config)  # bad input must not cost the old run
         pick_device(device)
         runs.remove_run(output)
     if seeds and not resume:
@@ -95,7 +101,7 @@ def run(
                 on_start=partial(job.announce, console, sources),
             )  # fmt: skip
         done.append(results)
-        samples = runs.pick_samples(job.samples(model), 10) if results["results"] else ()
+        samples = pick_samples(job.samples(model), 10) if results["results"] else ()
     summary = runs.average(done) if seeds else done[0]
     if seeds:
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
@@ -135,7 +141,13 @@ def info(folder: Path, results: Results) -> None:
         console.print(text, markup=False)
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
     memory = results["peak_memory_bytes"] / 2**20
-    console.print(f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB\n")
+    console.print(f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB")
+    if since := results.get("added"):
+        console.print(
+            f"- added since: {since['triples']:,} triples and {since['entities']:,} entities; "
+            f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
+        )
+    console.print()
     if results.get("task") == "prediction":
         from decentrl.cli.prediction import tell
     else:

@@ -28,7 +28,7 @@ from decentrl.cli.output import TABLES, check_output, tsv_row, write_table
 if TYPE_CHECKING:
     from decentrl.data.graph_task import GraphTask
     from decentrl.data.questions import Question
-    from decentrl.runs import GraphSources
+    from decentrl.sources import GraphSources, Grown
 
 LABELS = ("head", "relation", "tail", "question", "best answer", "truth")
 COLUMNS = {"mrr": (3, 1), "hits@1": (1, 100), "hits@3": (1, 100), "hits@10": (1, 100), "mr": (1, 1)}
@@ -199,7 +199,9 @@ def _some(labels: Sequence[str]) -> str:
     return escape(", ".join(labels[:2]) + more)
 
 
-def _announce(console: Console, sources: GraphSources, task: GraphTask) -> None:
+def _announce(console: Console, sources: GraphSources | Grown, task: GraphTask) -> None:
+    from decentrl.sources import GraphSources
+
     graph = task.graph
     said = (
         f"{task.name}: {len(graph.entities):,} entities, {len(graph.relations):,} relations, "
@@ -210,6 +212,8 @@ def _announce(console: Console, sources: GraphSources, task: GraphTask) -> None:
         said += f"; {len(task.auxiliary):,} arrive after training"
     console.print(said, soft_wrap=True, markup=False)
     say_read(console, graph)
+    if not isinstance(sources, GraphSources):
+        return
     if not sources.dataset and not sources.test and len(task.test):
         console.print(
             f"no --test: {len(task.test):,} triples ({sources.holdout:.0%}) were held out to test "

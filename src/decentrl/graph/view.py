@@ -41,6 +41,7 @@ class GraphView:
         residual: bool = True,
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
+        given: NDArray[np.bool_] | None = None,
     ) -> GraphView:
         """Make the view of one or more graphs over shared entity and relation ids.
 
@@ -53,6 +54,7 @@ class GraphView:
             residual: layers hand on what the layer before knew.
             seen: entities that have a trained input embedding; default: those in ``graphs``.
             seen_relations: relations that have one; default: those in ``graphs``.
+            given: entities whose vectors are known already, whatever ``graphs`` says of them.
         """
         triples = np.concatenate(list(graphs)) if graphs else np.empty((0, 3), np.int64)
         one = neighbours(triples, n_entities, self_entity)
@@ -63,13 +65,15 @@ class GraphView:
             seen_relations = np.ones(n_relations, bool)
 
         first = one.keep_columns(seen)
-        known = [first.reached()]  # of g⁰, g¹, …: the entities whose vector is made of something
+        there = np.zeros(n_entities, bool) if given is None else given
+        # Of g⁰, g¹, …: the entities whose vector is made of something.
+        known = [first.reached() | there]
         views = []
         for k in range(1, layers + 1):
             readable = seen if k == 1 else known[k - order]
             view = hops[k % len(hops)].keep_columns(readable)
             views.append(view)
-            known.append(view.reached() | known[-1] if residual else view.reached())
+            known.append(view.reached() | (known[-1] if residual else there))
         bag = relation_bag(triples, n_entities, n_relations)
         bag = bag.keep_columns(np.concatenate((seen_relations, seen_relations)))
         return cls(first, tuple(views), bag, torch.from_numpy(seen))

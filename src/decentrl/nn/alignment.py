@@ -10,6 +10,8 @@ from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.view import GraphView
 from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
+from decentrl.nn.dropout import at_rest
+from decentrl.nn.given import Given
 
 
 class AlignmentModel(nn.Module):
@@ -53,25 +55,37 @@ class AlignmentModel(nn.Module):
 
     def forward(self, view: GraphView) -> list[Tensor]:
         """The parts of every entity's vector before normalisation, [n_entities, dim] each."""
-        parts: list[Tensor] = self.dan(self.entities, view)[self.first_part :]
+        return self._parts(self.dan(self.entities, view), self.entities, view)
+
+    def _parts(self, layers: list[Tensor], inputs: Tensor, view: GraphView) -> list[Tensor]:
+        parts = layers[self.first_part :]
         if self.with_input:
-            parts.append(self.entities * view.seen[:, None])
+            parts.append(inputs * view.seen[:, None])
         return parts
 
-    @torch.no_grad()
     def encode(self, view: GraphView) -> Tensor:
         """Every entity's vector with dropout off, [n_entities, self.dim], of length 1."""
-        was_training = self.training
-        self.eval()
-        try:
-            parts: list[Tensor] = self(view)
+        return self.encode_with_states(view)[0]
+
+    @torch.no_grad()
+    def encode_with_states(
+        self, view: GraphView, inputs: Tensor | None = None, given: Given | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """:meth:`encode`, and layers 0 … K, [n_entities, dim] each.
+
+        Args:
+            inputs: to be read instead of the trained input embeddings.
+            given: states that stay as they are.
+        """
+        with at_rest(self):
+            inputs = self.entities if inputs is None else inputs
+            layers: list[Tensor] = self.dan(inputs, view, given=given)
+            parts = self._parts(layers, inputs, view)
             vectors = parts[0].new_empty(len(parts[0]), self.dim)
             for start in range(0, len(vectors), 4096):  # one large tensor, not three
                 rows = slice(start, start + 4096)
                 vectors[rows] = join([part[rows] for part in parts])
-            return vectors
-        finally:
-            self.train(was_training)
+            return vectors, layers
 
 
 def join(parts: list[Tensor], constant_length: bool = False) -> Tensor:

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import RowNorm, pool, segment_softmax, weighted_sum
+from decentrl.nn.given import Given
 
 Pooling = Literal["mean", "max", "sum"]
 Variant = Literal["second-order", "context"]
@@ -173,19 +174,31 @@ class DAN(nn.Module):
         """How many layers back the keys of a layer lie (what ``GraphView.build`` asks)."""
         return 2 if self.variant == "second-order" else 1
 
-    def forward(self, inputs: Tensor, view: GraphView, kept: Tensor | None = None) -> list[Tensor]:
+    def forward(
+        self,
+        inputs: Tensor,
+        view: GraphView,
+        kept: Tensor | None = None,
+        given: Given | None = None,
+    ) -> list[Tensor]:
         """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape.
 
         Args:
             kept: bool[n_edges], the edges that count, where all layers read the same graph.
+            given: known states, g⁰ … gᴷ.
         """
         keys = self.input_norm(inputs)
         relations = self.relation_norm(self.relation_vectors) if self.relations else None
-        outputs = [self._finish(0, self._context(0, keys, view.first, kept), [], relations, view)]
+        outputs: list[Tensor] = []
+
+        def finish(g: Tensor) -> None:
+            g = self._finish(len(outputs), g, outputs, relations, view)
+            outputs.append(g if given is None else given.put(len(outputs), g))
+
+        finish(self._context(0, keys, view.first, kept))
         query = outputs[0]
         for k, graph in enumerate(view.layers, start=1):
-            g = self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph, kept))
-            outputs.append(self._finish(k, g, outputs, relations, view))
+            finish(self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph, kept)))
             if self.variant == "second-order":
                 keys, query = outputs[-2], outputs[-1]
             elif k < len(view.layers):

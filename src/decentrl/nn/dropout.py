@@ -1,6 +1,9 @@
-"""Dropout that draws bytes."""
+"""Dropout that draws bytes, and how to do without."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -30,3 +33,14 @@ class ByteDropout(nn.Module):
         words.random_(-(2**63), None)
         kept = words.view(torch.uint8)[: values.numel()].view(values.shape) >= dropped
         return values * (kept.to(values.dtype) * (256 / (256 - dropped)))
+
+
+@contextmanager
+def at_rest(model: nn.Module) -> Iterator[None]:
+    """Dropout is off meanwhile."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -13,7 +13,8 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.dan import DAN
 from decentrl.nn.decoders import DECODERS
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import ByteDropout
+from decentrl.nn.dropout import ByteDropout, at_rest
+from decentrl.nn.given import Given
 from decentrl.nn.reflection import RelationalEncoder
 
 View = Any
@@ -88,18 +89,27 @@ class PredictionModel(nn.Module):
         inputs, share = self.teacher, self.config.model.input_dropout
         if self.training and share:  # as if some entities had come after training
             inputs = inputs * (torch.rand(len(inputs), 1, device=inputs.device) >= share)
+        return self._encode(view, inputs, kept)[0]
+
+    def _encode(
+        self, view: View, inputs: Tensor, kept: Any = None, given: Given | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """g of every entity, and what the encoder's stages made: [n_entities, width] each."""
         if self.dan is not None:
-            last: Tensor = self.dan(inputs, view, kept)[-1]
-            return last
+            layers: list[Tensor] = self.dan(inputs, view, kept, given)
+            return layers[-1], layers
         assert self.reflection is not None
-        vectors: Tensor = self.reflection(view, inputs=inputs, kept=kept)
-        return vectors
+        g: Tensor = self.reflection(view, inputs=inputs, kept=kept, given=given)
+        return g, [g]
 
     def vectors(self, view: View, g: Tensor | None) -> Tensor:
         """x of every entity, from what the encoder made: [n_entities, width]."""
-        own, x = None, g
+        own = None
         if self.own is not None:
             own = self.own * self._with_own(view.seen)[:, None]
+        return self._join(g, own)
+
+    def _join(self, x: Tensor | None, own: Tensor | None) -> Tensor:
         if x is not None and own is not None and self.config.model.own == "concatenate":
             x, own = torch.cat((x, own), 1), None
         if x is not None and self.project is not None:
@@ -139,25 +149,37 @@ class PredictionModel(nn.Module):
         offset = self.decoder.constant(questions / scale)
         return None if offset is None else offset * scale
 
-    @torch.no_grad()
     def embed(self, view: View) -> Tensor:
         """x of every entity with dropout off."""
-        was_training = self.training
-        self.eval()
-        try:
-            return self.vectors(view, self.encode(view))
-        finally:
-            self.train(was_training)
+        return self.embed_with_states(view)[0]
+
+    @torch.no_grad()
+    def embed_with_states(self, view: View) -> tuple[Tensor, list[Tensor]]:
+        """:meth:`embed`, and what the encoder's stages made, [n_entities, width] each."""
+        with at_rest(self):
+            if self.dan is None and self.reflection is None:
+                return self.vectors(view, None), []
+            g, states = self._encode(view, self.teacher)
+            return self.vectors(view, g), states
+
+    @torch.no_grad()
+    def grown(self, view: View, inputs: Tensor, given: Given) -> tuple[Tensor, list[Tensor]]:
+        """:meth:`embed_with_states` of new entities among others whose states stay as they are.
+
+        Args:
+            inputs: input embeddings [n_entities, dim], 0 for the new entities.
+        """
+        with at_rest(self):
+            g, states = self._encode(view, inputs, given=given)
+            # What came later has no embedding of its own.
+            own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
+            return self._join(g, own), states
 
     @torch.no_grad()
     def score_all(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
         """Scores of all answers up to a constant of the question, with dropout off: [b, n]."""
-        was_training = self.training
-        self.eval()
-        try:
+        with at_rest(self):
             answers = self.answers(x)
             bias = self.bias(answers)
             scores = self.questions(x, entities, relations) @ answers.t()
             return scores if bias is None else scores.add_(bias)
-        finally:
-            self.train(was_training)

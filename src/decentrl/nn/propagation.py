@@ -14,6 +14,7 @@ from torch import Tensor
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import weighted_sum
+from decentrl.nn.given import Given
 
 
 class SeedPropagation:
@@ -46,16 +47,11 @@ class SeedPropagation:
         entities = torch.zeros(view.edges.n_rows, dim, device=device)
         for side in links.to(device).T:
             entities[side] = seeds
-        degrees = view.edges.degrees()[:, None].to(entities.dtype)
         steps = [entities]
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
         for _ in range(rounds):
-            moved = weighted_sum(_ones(view.edges, entities), entities, view.edges)
-            moved += 2 * degrees * entities
-            moved += weighted_sum(_ones(view.tails, entities), relations[-1], view.tails)
-            relations.append(_sum_of(entities, view))
-            entities = F.normalize(moved, dim=-1)
-            steps.append(entities)
+            steps.append(_moved(steps[-1], relations[-1], view))
+            relations.append(_sum_of(steps[-2], view))
         # Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim] and [2 · n_relations, …].
         self.entities = F.normalize(torch.cat(steps, -1), dim=-1)
         self.relations = torch.cat(relations, -1)
@@ -86,6 +82,76 @@ class SeedPropagation:
     def _normal(self, *shape: int) -> Tensor:
         """Random on the CPU, so that every device sees the same numbers."""
         return torch.randn(*shape, generator=self._random).to(self.view.kinds.device)
+
+
+class GrownPropagation:
+    """:class:`SeedPropagation` of entities that come later, while all others stay as they are.
+
+    Args:
+        relations: of the propagation before them.
+        n_links: how many links it had: its random numbers are drawn again.
+        dim, rounds, seed: as it had.
+        relation_dim, width: as its features have.
+    """
+
+    def __init__(
+        self,
+        relations: Tensor,
+        n_links: int,
+        *,
+        dim: int,
+        rounds: int,
+        seed: int,
+        relation_dim: int,
+        width: int,
+    ) -> None:
+        self.relations, self.rounds, self.width = relations, rounds, width
+        size = (rounds + 1) * dim
+        random = torch.Generator().manual_seed(seed)
+        torch.randn(n_links, dim, generator=random)
+        projection = torch.randn(size, relation_dim, generator=random) / relation_dim**0.5
+        self.by_relation = F.normalize(relations, dim=-1) @ projection.to(relations.device)
+        drawn = (torch.randn(size, width, generator=random) for _ in range(relation_dim))
+        self.projection = (torch.cat(list(drawn), 1) / width**0.5).to(relations.device)
+
+    def entities(self, view: PropagationView, given: Given) -> Tensor:
+        """Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim]; ``given.states`` has one
+        stage, all rounds in one."""
+        (known,) = given.states
+        before = [F.normalize(part, dim=-1) for part in known.chunk(self.rounds + 1, 1)]
+        relations = self.relations.chunk(self.rounds + 1, 1)
+        steps = [given.mask[:, None] * before[0]]  # no link names an entity that comes later
+        for k in range(1, self.rounds + 1):
+            moved = _moved(steps[-1], relations[k - 1], view)
+            steps.append(torch.where(given.mask[:, None], before[k], moved))
+        return F.normalize(torch.cat(steps, -1), dim=-1)
+
+    def features(self, view: PropagationView, entities: Tensor, new: Tensor) -> Tensor:
+        """As :meth:`SeedPropagation.features`, of the entities ``new``, bool[n], alone.
+
+        There all edges are gone over once for each coordinate; here they are few, and gone over
+        once, some at a time.
+        """
+        values: Tensor = entities @ self.projection
+        out = torch.zeros_like(values)
+        for edges in (
+            new[view.edges.rows].nonzero()[:, 0].tensor_split(1 + view.edges.n_edges // 1024)
+        ):
+            weights = self.by_relation[view.kinds[edges]][:, :, None]
+            parts = values[view.edges.columns[edges]].view(
+                len(edges), self.by_relation.shape[1], self.width
+            )
+            out.index_add_(0, view.edges.rows[edges], (weights * parts).flatten(1))
+        return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+
+
+def _moved(entities: Tensor, relations: Tensor, view: PropagationView) -> Tensor:
+    """One round further: E from E and R of the round before."""
+    degrees = view.edges.degrees()[:, None].to(entities.dtype)
+    moved = weighted_sum(_ones(view.edges, entities), entities, view.edges)
+    moved += 2 * degrees * entities
+    moved += weighted_sum(_ones(view.tails, entities), relations, view.tails)
+    return F.normalize(moved, dim=-1)
 
 
 def _sum_of(entities: Tensor, view: PropagationView) -> Tensor:

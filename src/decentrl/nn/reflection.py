@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from decentrl.graph.relational import RelationalEdges, RelationalView
 from decentrl.nn.aggregate import edge_dots, gather, pool, segment_softmax, weighted_sum
 from decentrl.nn.dropout import ByteDropout
+from decentrl.nn.given import Given
 
 
 class ReflectionLayer(nn.Module):
@@ -48,16 +49,22 @@ class ReflectionLayer(nn.Module):
         Args:
             kept: bool[n_edges], the edges that count; all by default.
         """
+        weights = self.dropout(self.weights(h, relations, edges, kept))
+        along = edge_dots(h, relations, edges.pairs).index_select(0, edges.edge_pair)
+        total = weighted_sum(weights, h, edges.nodes)
+        total = total - weighted_sum(2 * weights * along, relations, edges.relations)
+        return torch.tanh(total)
+
+    def weights(
+        self, h: Tensor, relations: Tensor, edges: RelationalEdges, kept: Tensor | None = None
+    ) -> Tensor:
+        """α of every edge: [n_edges]."""
         by_relation = self.relation_score(relations).squeeze(-1)
         logits = by_relation.index_select(0, edges.relations.columns)
         if self.context_score is not None:
             key = torch.tanh(self.context_score(h)).squeeze(-1)
             logits = logits + key.index_select(0, edges.nodes.columns)
-        weights = self.dropout(segment_softmax(logits, edges.nodes, kept))
-        along = edge_dots(h, relations, edges.pairs).index_select(0, edges.edge_pair)
-        total = weighted_sum(weights, h, edges.nodes)
-        total = total - weighted_sum(2 * weights * along, relations, edges.relations)
-        return torch.tanh(total)
+        return segment_softmax(logits, edges.nodes, kept)
 
 
 class RelationalEncoder(nn.Module):
@@ -112,19 +119,21 @@ class RelationalEncoder(nn.Module):
         view: RelationalView,
         entities: Tensor | None = None,
         inputs: Tensor | None = None,
-        kept: tuple[Tensor, Tensor] | None = None,
+        kept: tuple[Tensor, Tensor | None] | None = None,
+        given: Given | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
         The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
         read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
-        of ``view.edges`` and of ``view.first``; not together with ``entities``.
+        of ``view.edges`` and of ``view.first``. ``given`` are known states, of both views' layers
+        0 … K. Neither goes together with ``entities``.
         """
         of_edges, of_first = (None, None) if kept is None else kept
         relations = gather(self.relations, self.representative)
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)
-        parts = []
+        parts: list[Tensor] = []
         embeddings = self.entities if inputs is None else inputs
         contexts = (
             pool(embeddings, view.first, kept=of_first),
@@ -134,8 +143,9 @@ class RelationalEncoder(nn.Module):
             assert isinstance(layers, nn.ModuleList)
             h = torch.tanh(pooled)
             for k, layer in enumerate(layers, start=1):
+                h = h if given is None else given.put(len(parts), h)
                 parts.append(h if entities is None else gather(h, entities))
                 h = layer(h, units, last if k == len(layers) else view.edges, of_edges)
-            parts.append(h)
+            parts.append(h if given is None else given.put(len(parts), h))
         vectors: Tensor = self.dropout(torch.cat(parts, -1))
         return vectors

@@ -8,7 +8,7 @@ best and how sure a match is; with ``training.refit`` a second pass uses every l
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.nn.propagation import SeedPropagation, same_relations
-from decentrl.nn.relational import RelationalModel
+from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
 from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
@@ -67,6 +67,7 @@ class World:
     Args:
         known: the graph and links known in training.
         now: the graph that vectors are asked of; more may have arrived.
+        warm: weights to start from, instead of random ones.
     """
 
     known: MergedGraph
@@ -76,6 +77,7 @@ class World:
     run: Path | None = None
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
+    warm: Mapping[str, Tensor] | None = None
     history: list[Row] = field(default_factory=list)
 
     @cached_property
@@ -142,13 +144,20 @@ class Pass:
         self.model: Model | None = None
 
     def start(self) -> None:
-        config, known = self.world.config, self.world.known
+        config = self.world.config
         torch.manual_seed(config.seed)
-        kind = MODELS.get(config.model.encoder)
-        if kind is not None:
-            sizes = known.n_entities, known.n_relations
-            self.model = kind(*sizes, config.model, config.distillation).to(self.world.device)
+        self.model = self._new_model()
+        if self.model is not None and self.world.warm is not None:
+            self.model.load_state_dict(dict(self.world.warm))
         self._train(config.training.epochs)
+
+    def _new_model(self) -> Model | None:
+        config, known = self.world.config, self.world.known
+        kind = MODELS.get(config.model.encoder)
+        if kind is None:
+            return None
+        sizes = known.n_entities, known.n_relations
+        return kind(*sizes, config.model, config.distillation).to(self.world.device)
 
     def go_on(self) -> None:
         """One round of self-training: links found among the unlinked entities count as known."""
@@ -166,8 +175,10 @@ class Pass:
         return self.found, {name: tensor.clone() for name, tensor in weights.items()}
 
     def restore(self, found: Ids, weights: dict[str, Tensor]) -> None:
-        """Go back to a :meth:`state`."""
+        """Go back to a :meth:`state`, also to one that another process has left."""
         self.found = found
+        if self.model is None:
+            self.model = self._new_model()
         if self.model is not None:
             self.model.load_state_dict(weights)
 
@@ -179,21 +190,44 @@ class Pass:
             return unlinked
         return Unlinked(np.intersect1d(unlinked.left, among), np.intersect1d(unlinked.right, among))
 
-    def vectors(self, when: str) -> Tensor:
-        """Every entity's vector over the ``known`` graph or the one there is ``now``."""
-        vectors = self._vectors(when)
+    def vectors(self, when: str, memory: dict[str, Tensor] | None = None) -> Tensor:
+        """Every entity's vector over the ``known`` graph or the one there is ``now``.
+
+        Args:
+            memory: gets what entities that come later will read of all others: the encoder's
+                ``states`` and ``inputs`` and ``propagation`` (a row an entity each), the
+                ``relations`` of that, and the mean ``length`` of trained inputs.
+        """
+        vectors = self._vectors(when, memory)
         if not vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
         return vectors
 
-    def _vectors(self, when: str) -> Tensor:
+    def _encoded(self, when: str, memory: dict[str, Tensor] | None) -> Tensor | None:
+        if self.model is None:
+            return None
+        if isinstance(self.model, AlignmentModel):
+            encoded, layers = self.model.encode_with_states(self.views[when])
+            if memory is not None:
+                memory["states"] = torch.cat(layers, 1)
+                seen = self.views[when].seen
+                memory["inputs"] = torch.where(seen[:, None], self.model.entities.detach(), 0)
+            return encoded
+        states, inputs = self.model.states(self.views[when])
+        if memory is not None:
+            memory["states"], memory["inputs"] = states.clone(), inputs
+            memory["length"] = mean_length(inputs[self.views[when].seen]).reshape(1)
+        return unit_rows(states)
+
+    def _vectors(self, when: str, memory: dict[str, Tensor] | None) -> Tensor:
         settings = self.world.config.propagation
-        encoded = None
-        if self.model is not None:
-            encoded = self.model.encode(self.views[when])
+        encoded = self._encoded(when, memory)
         if encoded is not None and not settings.weight:
             return encoded
         propagation = self.propagation(when)
+        if memory is not None:
+            memory["propagation"] = propagation.entities
+            memory["relations"] = propagation.relations
         width = 0 if encoded is None else encoded.shape[1]
         features = settings.relation_dim * settings.width
         vectors = propagation.entities.new_empty(len(propagation.entities), width + features)
@@ -231,6 +265,7 @@ class Pass:
             on_epoch=world.on_epoch,
             stage=f"{self.name or 'train'}-{self.round}" if self.name or self.round else "",
             before=world.history,
+            warm=world.warm is not None and not self.round,
         )
 
     def _objective(self, model: Model) -> RelationalObjective | AlignmentObjective:

@@ -1,0 +1,43 @@
+"""Words that several commands understand, and what is checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from decentrl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from decentrl.config import Settings
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
+Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu or cuda.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="The run folder.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted RUN.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace RUN if it exists.")]
+Ann = Annotated[
+    bool,
+    typer.Option("--ann", help="An approximate index: faster among many entities, nearly exact."),
+]
+
+
+def check_side(side: str) -> None:
+    if side not in ("left", "right"):
+        raise ConfigError(f"no side {side!r}; there are: left, right")
+
+
+def start_run(job: Any, sources: Any, config: Settings, output: Path, **how: Any) -> None:
+    """The course of a run, in :mod:`decentrl.cli.common`."""
+    from decentrl.cli import common
+
+    command = shlex.join(["decentrl", *sys.argv[1:]])
+    try:
+        common.run(job, sources, config, output, command=command, **how)
+    except KeyboardInterrupt:  # typer would end here without a word
+        typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
+        raise typer.Exit(130) from None

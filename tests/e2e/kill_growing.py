@@ -1,0 +1,126 @@
+"""Kills a process that adds to a run, again and again, and compares with one that was let be.
+
+A script of its own, because it forks. Usage:
+
+    python kill_growing.py RUN FOLDER KILLS TRIPLES.tsv
+
+Each child opens the run in FOLDER for adding, goes on where the log ends, and acknowledges every
+addition through a pipe; every seventh is followed by compacting. It is killed by SIGKILL at a
+random moment. The JSON on stdout has how often it was killed and what was wrong, if anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decentrl.aligner import Aligner
+
+COMPACT = 7
+
+
+def stream(file: Path) -> list[list[tuple[str, ...]]]:
+    """Additions: each of one to three triples."""
+    rows = [tuple(line.split("\t")) for line in file.read_text("utf-8").splitlines()]
+    chance, parts = random.Random(1), []
+    while rows:
+        size = chance.randint(1, 3)
+        parts.append(rows[:size])
+        rows = rows[size:]
+    return parts
+
+
+def add_all(run: Path, parts: list[Any], acknowledge: Any, limit: int | None = None) -> None:
+    with Aligner.load(run, device="cpu", durable=True) as aligner:
+        done = len(aligner.log())
+        for number, part in enumerate(parts[done:limit], start=done + 1):
+            aligner.add(part, side="left", source=f"part {number}")
+            acknowledge(number)
+            if number % COMPACT == 0:
+                aligner.compact()
+
+
+def child(run: Path, parts: list[Any]) -> tuple[int, int]:
+    """The process id and the reading end of the pipe of one who adds."""
+    read_end, write_end = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(write_end)
+        return process, read_end
+    os.close(read_end)
+    code = 1
+    try:
+        add_all(run, parts, lambda number: os.write(write_end, bytes([number])))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def expected_after(whole: list[dict[str, torch.Tensor]], run: Path) -> str:
+    """What is wrong with a run, compared with the uninterrupted one after as many additions."""
+    aligner = Aligner.load(run, device="cpu")
+    log = aligner.log()
+    if [addition.source for addition in log] != [f"part {i + 1}" for i in range(len(log))]:
+        return "the log has gaps"
+    side = aligner.growing.sides["left"]
+    found = dict(zip(side.entities, side.vectors, strict=True))
+    expected = whole[len(log)]
+    if found.keys() != expected.keys():
+        return "other entities"
+    if not all(torch.equal(found[label], row) for label, row in expected.items()):
+        return "other vectors"
+    return ""
+
+
+def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    parts, chance = stream(file), random.Random()
+    whole: list[dict[str, torch.Tensor]] = []
+    plain = Path(shutil.copytree(source, folder / "whole"))
+    with Aligner.load(plain, device="cpu", durable=True) as aligner:
+        for number in range(len(parts) + 1):
+            if number:
+                aligner.add(parts[number - 1], side="left", source=f"part {number}")
+            side = aligner.growing.sides["left"]
+            whole.append(dict(zip(side.entities, side.vectors.clone(), strict=True)))
+            if number and number % COMPACT == 0:
+                aligner.compact()
+    run, done, wrong, rounds = folder / "run", 0, [], 0
+    while done < kills:
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(source, run)
+        acknowledged, before, rounds = 0, 0, rounds + 1
+        while acknowledged < len(parts) and done < kills:
+            process, pipe = child(run, parts)
+            time.sleep(chance.uniform(0, 0.25))
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
+            with os.fdopen(pipe, "rb") as told:
+                acknowledged = max([acknowledged, *told.read()])
+            done += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+            problem = expected_after(whole, run)
+            there = len(Aligner.load(run, device="cpu").log())
+            # One that was written but not acknowledged may be there, from this child.
+            if not acknowledged <= there <= max(acknowledged, before) + 1:
+                problem = f"{acknowledged} were acknowledged, {there} are there"
+            before = there
+            if problem:
+                wrong.append(problem)
+    add_all(run, parts, lambda _: None)
+    wrong += [problem for problem in [expected_after(whole, run)] if problem]
+    return {"kills": done, "wrong": wrong, "rounds": rounds, "additions": len(parts)}
+
+
+if __name__ == "__main__":
+    print(
+        json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
+    )
