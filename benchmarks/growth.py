@@ -40,10 +40,13 @@ class Alignment:
     def __init__(self, task: AlignmentTask, folder: Path) -> None:
         graphs = dict(zip(SIDES, (task.left, task.right), strict=True))
         known = {s: write(labels(g, g.triples), folder / f"{s}.tsv") for s, g in graphs.items()}
-        names = [[task.left.entities[i], task.right.entities[j]] for i, j in task.train.tolist()]
-        links = write([tuple(pair) for pair in names], folder / "links.tsv")
+        # Of some entities all triples arrive later; links of these are not known before.
+        seen = [set(g.triples[:, [0, 2]].ravel().tolist()) for g in graphs.values()]
+        pairs = [(i, j) for i, j in task.train.tolist() if i in seen[0] and j in seen[1]]
+        names = [(task.left.entities[i], task.right.entities[j]) for i, j in pairs]
+        links = write(names, folder / "links.tsv")
         test = [(task.left.entities[i], task.right.entities[j]) for i, j in task.test.tolist()]
-        self.test = write(test, folder / "test.tsv")
+        self.test, self.folder = test, folder
         self.task = AlignmentTask.read(known["left"], known["right"], links)
         arrived = dict(zip(SIDES, task.auxiliary or (), strict=True))
         self.later = {s: labels(g, arrived[s]) for s, g in graphs.items()}
@@ -58,8 +61,14 @@ class Alignment:
         model.add(file, side=side)  # type: ignore[arg-type]
 
     def metrics(self, model: Aligner) -> dict[str, dict[str, float]]:
-        matcher = model.config.matching.matcher
-        rows = model.evaluate(("test",), self.test)[0]
+        matcher, task = model.config.matching.matcher, model.task
+        # Some are in no triple, or only in triples of relations that training has not seen.
+        there = [
+            (a, b) for a, b in self.test if a in task.left.entities and b in task.right.entities
+        ]
+        print(f"  {len(self.test) - len(there)} of {len(self.test):,} test links name an entity "
+              "that is in no triple of a known relation: left out")  # fmt: skip
+        rows = model.evaluate(("test",), write(there, self.folder / "test.tsv"))[0]
         return {
             row["subset"]: {name: row[name] for name in METRICS}
             for row in rows
@@ -77,7 +86,7 @@ class Prediction:
         seen[graph.triples[:, [0, 2]]] = True
         valid = task.valid[seen[task.valid[:, [0, 2]]].all(axis=1)]
         file = write(labels(graph, valid), folder / "valid.tsv")
-        self.test = write(labels(graph, task.test), folder / "test.tsv")
+        self.test, self.folder = labels(graph, task.test), folder
         self.task = GraphTask.read(known, file, test_share=0)
         self.later = {"": labels(graph, task.auxiliary)}
 
@@ -91,7 +100,13 @@ class Prediction:
         model.add(file)
 
     def metrics(self, model: Predictor) -> dict[str, dict[str, float]]:
-        rows = model.evaluate(self.test)[0]
+        names = model.task.graph.entities, model.task.graph.relations
+        there = [
+            (h, r, t) for h, r, t in self.test if h in names[0] and r in names[1] and t in names[0]
+        ]
+        print(f"  {len(self.test) - len(there)} of {len(self.test):,} test triples name an entity "
+              "that is in no triple of a known relation: left out")  # fmt: skip
+        rows = model.evaluate(write(there, self.folder / "test.tsv"))[0]
         return {
             row["name"]: {name: row[name] for name in METRICS}
             for row in rows

@@ -327,9 +327,9 @@ def test_what_was_added_is_there_in_the_next_process(
     assert [a.entities > 0 for a in again.log()] == [True, True]
     # And it goes on as if it had never been away.
     with load(run, durable=True) as writer:
-        for one in (writer, model):
+        for one in (writer, again):
             add(one, [("late", *rows[0][1:])])
-        assert largest(vectors(writer), vectors(model)) == 0
+        assert largest(vectors(writer), vectors(again)) == 0
 
 
 def test_a_reader_takes_in_what_a_writer_adds(run: Path, later: Callable[[str], Rows]) -> None:
@@ -440,3 +440,149 @@ def test_what_a_reader_changes_is_its_own(
     assert largest(vectors(load(run)), before) == 0
     assert len(load(run).log()) == 1
     assert len(reader.log()) == (0 if change == "undo" else 1)
+
+
+# Saving, closing and failing
+
+
+def test_saving_a_run_that_grows_leaves_it_growing(
+    run: Path, later: Callable[[str], Rows], tmp_path: Path
+) -> None:
+    rows = later(run.name)
+    with load(run, durable=True) as model:
+        add(model, rows[:5])
+        model.save(tmp_path / "elsewhere" / run.name)  # type: ignore[attr-defined]
+        add(model, rows[5:])  # still kept in the run
+        with pytest.raises(ConfigError, match="kept there already"):
+            model.save(run)  # type: ignore[attr-defined]
+        expected = vectors(model)
+    assert len(load(run).log()) == 2
+    assert largest(vectors(load(run)), expected) == 0
+    other = load(tmp_path / "elsewhere" / run.name)
+    assert len(vectors(other)) < len(expected)
+    with pytest.raises(InputError, match="this run has additions"):
+        other.save(run)  # type: ignore[attr-defined]
+
+
+def test_a_closed_run_is_changed_no_more(run: Path, later: Callable[[str], Rows]) -> None:
+    model = load(run, durable=True)
+    model.close()
+    with pytest.raises(ConfigError, match="was closed; load it again"):
+        add(model, later(run.name)[:2])
+    load(run, durable=True).close()  # its lock is free
+
+
+def test_a_compaction_that_fails_changes_nothing(
+    run: Path, later: Callable[[str], Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = later(run.name)
+    with load(run, durable=True) as model:
+        add(model, rows[:5])
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("decentrl.model.write_bundle", full)
+            for change in (model.compact, model.refresh):
+                with pytest.raises(OSError, match="No space"):
+                    change()
+        add(model, rows[5:])
+        expected = vectors(model)
+    assert [(a.number, a.folded) for a in load(run).log()] == [(1, False), (2, False)]
+    assert largest(vectors(load(run)), expected) == 0
+
+
+def test_a_reader_that_was_there_before_the_first_addition_follows(
+    run: Path, later: Callable[[str], Rows]
+) -> None:
+    reader = load(run)
+    with load(run, durable=True) as writer:
+        add(writer, later(run.name)[:5])
+        assert reader.sync() == 1
+        writer.compact()
+        add(writer, later(run.name)[5:])
+        assert reader.sync() == 1
+        assert largest(vectors(reader), vectors(writer)) == 0
+        writer.undo()
+        reader.sync()
+        assert largest(vectors(reader), vectors(writer)) == 0
+
+
+def test_an_interrupt_after_all_was_kept_loses_nothing(
+    run: Path, later: Callable[[str], Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from decentrl.store import Store
+
+    real = Store.add
+
+    def interrupted(*arguments: object) -> None:
+        real(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with load(run, durable=True) as model:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "add", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                add(model, later(run.name)[:5])
+        assert len(model.log()) == 1
+        add(model, later(run.name)[5:])
+        assert largest(vectors(load(run)), vectors(model)) == 0
+
+
+def test_the_card_still_tells_how_good_it_was(run: Path, later: Callable[[str], Rows]) -> None:
+    card = run / "bundle" / "README.md"
+    before = "Quality on the test" in card.read_text("utf-8")
+    with load(run, durable=True) as model:
+        add(model, later(run.name)[:5])
+        model.compact()
+    assert ("Quality on the test" in card.read_text("utf-8")) == before
+
+
+def test_what_is_no_triple_of_texts_is_refused(aligner: Aligner) -> None:
+    for rows in [("abc", "def", "ghi")], [("\udcff", R0, KNOWN)], [("a", "b")], "abc":
+        bad = rows if rows == "abc" else list(rows)
+        if rows == [("abc", "def", "ghi")]:
+            bad = ("abc", "def", "ghi")  # one triple, not a list of them
+        with pytest.raises(InputError):
+            aligner.add(bad, side="left")  # type: ignore[arg-type]
+    assert not aligner.log()
+
+
+# Entities without a vector
+
+
+def test_who_has_no_vector_neither_answers_nor_matches(trained: Callable[[str], Path]) -> None:
+    predictor = Predictor.load(trained("complete none"), device="cpu")
+    predictor.add([("stranger", "lives in", "city 0")])
+    found = predictor.predict(relation="lives in", tail="city 0", top=1000)["head"].to_pylist()
+    assert found
+    assert "stranger" not in found
+
+
+def test_an_aligner_has_no_match_for_who_has_no_vector(split: tuple[AlignmentTask, Rows]) -> None:
+    task = split[0]
+    names = task.left.entities.copy()
+    names.append(["silent"])
+    left = KnowledgeGraph(names, task.left.relations, task.left.triples)
+    more = AlignmentTask("x", left, task.right, task.train, task.valid, task.test)
+    aligner = Aligner.from_preset(*ALIGNERS["strong"], *FEW, device="cpu").fit(more)
+    for matcher in ("cosine", "csls", "sinkhorn"):
+        for assign in ("nearest", "mutual", "one-to-one"):
+            asked = aligner.match(["silent", KNOWN], matcher=matcher, assign=assign)  # type: ignore[arg-type]
+            assert asked.to_pylist()[0]["right"] is None
+            rows = aligner.match(matcher=matcher, assign=assign).to_pylist()  # type: ignore[arg-type]
+            assert [row["right"] for row in rows if row["left"] == "silent"] == [None]
+        back = aligner.match(side="right", matcher=matcher, top=100)["left"].to_pylist()
+        assert "silent" not in back
+    with pytest.raises(InputError, match="nothing known reaches 'silent'"):
+        aligner.neighbours("silent")
+    assert "silent" not in aligner.neighbours(KNOWN, top=100)["entity"].to_pylist()
+
+
+def test_an_island_cannot_be_explained(people_split: tuple[KnowledgeGraph, Rows]) -> None:
+    settings = ("model.dim=8", "model.relations=off", "training.epochs=1")
+    predictor = Predictor.from_preset("paper", *settings, device="cpu").fit(people_split[0])
+    predictor.add([("island", "knows", "rock")])
+    with pytest.raises(InputError, match="nothing known reaches 'island'"):
+        predictor.explain("island")

@@ -39,7 +39,7 @@ class Asking:
         self._config, self._links = config, links
         self._known: dict[tuple[str, str], Potentials] = {}
         self._seen: list[Growth] = []
-        self._masks: dict[str, Tensor] = {}
+        self._masks: dict[str, tuple[Tensor, Tensor]] = {}
         for side in OTHER:
             names = [f"{_PREFIX}{side}.own", f"{_PREFIX}{side}.other"]
             if tensors and all(name in tensors for name in names):
@@ -157,10 +157,17 @@ class Asking:
         return self._potentials(growing, side, matcher)
 
     def _free(self, growing: Growing, side: str) -> Tensor:
+        """bool[n], the entities of a side that have a vector and that no known link names."""
+        there = growing.sides[side].has_vector()
+        if side not in self._masks or self._masks[side][0] is not there:
+            mask = there & self.unlinked(growing, side)
+            if side in self._masks and torch.equal(mask, self._masks[side][1]):
+                mask = self._masks[side][1]
+            self._masks[side] = there, mask
+        return self._masks[side][1]
+
+    def unlinked(self, growing: Growing, side: str) -> Tensor:
         """bool[n], the entities of a side that no known link names."""
-        n = len(growing.sides[side].entities)
-        if side not in self._masks or len(self._masks[side]) != n:
-            self._masks[side] = torch.ones(n, dtype=torch.bool)
-            linked = self._links[:, 0 if side == "left" else 1]
-            self._masks[side][torch.from_numpy(linked)] = False
-        return self._masks[side]
+        mask = torch.ones(len(growing.sides[side].entities), dtype=torch.bool)
+        mask[torch.from_numpy(self._links[:, 0 if side == "left" else 1])] = False
+        return mask

@@ -79,6 +79,7 @@ class Bundle(Generic[C, T]):
 
 def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
     """Write to a temporary folder beside the target and rename it, so that no half is left."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     kind = "predictor" if isinstance(bundle.task, GraphTask) else "aligner"
@@ -110,7 +111,14 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
             path.chmod(0o644)  # safetensors keeps its files private
             _sync(path)
         part.chmod(0o755)
+        sync_folder(part)
         _replace_folder(part, folder)
+        sync_folder(folder.parent)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise BundleError(
+            f"{folder}: cannot be written ({error}); make room there, or choose another place"
+        ) from error
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -183,6 +191,12 @@ def kind_of(run: str | PathLike[str]) -> KindName:
 def bundle_id(run: str | PathLike[str]) -> str:
     """The checksum over all of a run's bundle, which no other bundle has; nothing else is read."""
     return str(_read_manifest(bundle_folder(run))["sha256"])
+
+
+def bundle_origin(run: str | PathLike[str]) -> dict[str, Any] | None:
+    """Of which bundle, and how many additions, this one grew; None if it was trained."""
+    origin: dict[str, Any] | None = _read_manifest(bundle_folder(run)).get("grown_from")
+    return origin
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -261,6 +275,15 @@ def recover_bundle(run: Path) -> None:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """What was named in it stays so, whatever happens to the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

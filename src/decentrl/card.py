@@ -15,9 +15,15 @@ QUALITY = "Quality on the test"
 
 
 def alignment_card(
-    task: AlignmentTask, config: Config, results: Sequence[Mapping[str, Any]] = ()
+    task: AlignmentTask,
+    config: Config,
+    results: Sequence[Mapping[str, Any]] = (),
+    quality: str = "",
 ) -> str:
-    """Markdown: data, protocol, quality, how to load."""
+    """Markdown: data, protocol, quality, how to load.
+
+    ``quality`` is what an older card said of it (:func:`quality_of`), for want of results.
+    """
     lines = [
         *_title(task, "entity alignment", config),
         f"- left: {len(task.left.entities):,} entities, {len(task.left.triples):,} triples",
@@ -42,11 +48,26 @@ def alignment_card(
             for r in results
         ]
         lines.append("")
+    elif quality:
+        lines += [quality, ""]
     return _card(lines, "Aligner", 'Aligner.load("RUN").match(top=5)')
 
 
+def quality_of(card: str) -> str:
+    """The part of a card about quality; empty if there is none."""
+    start = card.find(QUALITY)
+    if start < 0:
+        return ""
+    part = card[start:]
+    table = part.find("|")
+    return part[: part.find("\n\n", table)] if table >= 0 else ""
+
+
 def prediction_card(
-    task: GraphTask, config: PredictionConfig, results: Sequence[Mapping[str, Any]] = ()
+    task: GraphTask,
+    config: PredictionConfig,
+    results: Sequence[Mapping[str, Any]] = (),
+    quality: str = "",
 ) -> str:
     """Markdown: data, protocol, quality, how to load. Single relations are left to the report."""
     graph = task.graph
@@ -77,6 +98,8 @@ def prediction_card(
             if r["group"] != "relation"
         ]
         lines.append("")
+    elif quality:
+        lines += [quality, ""]
     return _card(lines, "Predictor", 'Predictor.load("RUN").predict(head="…", relation="…")')
 
 

@@ -63,7 +63,7 @@ def measure_drift(
         moved.append(far[there.cpu()])
         later = graph.arrivals.triples
         trained = graph.arrivals.is_trained(np.arange(len(far)))
-        counts["induced"] += len(graph.arrivals.new_entities())
+        counts["induced"] += int(there.cpu()[torch.from_numpy(~trained)].sum())
         counts["triples"] += len(graph.trained.graph.triples) + len(later)
         counts["arrived"] += len(later)
         counts["stale"] += int(((far > STALE) & there.cpu())[torch.from_numpy(trained)].sum())

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
+from decentrl.errors import InputError
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.growing import Growing, GrowingGraph
 from decentrl.induction import VECTORS
@@ -87,6 +88,8 @@ Edge = tuple[int, int, str]
 
 def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
     """The entity, as if it were to be made now, among its neighbours."""
+    if not graph.arrivals.is_trained(np.array([entity]))[0]:
+        return graph.arrivals.neighbourhood(np.array([entity]), growing.model.around)
     triples = graph.arrivals.about(entity)
     if growing.model.around:
         near = np.setdiff1d(triples[:, [0, 2]], [entity])
@@ -139,6 +142,12 @@ def _weights(
             total[edge] *= 1 - uniform
     edges[:] = list(total)
     scale = sum(total.values())  # an attention that found nobody to attend to has no weights
+    if not scale:
+        raise InputError(
+            f"nothing known reaches {graph.entities[int(part.entities[own])]!r}, so it has no "
+            "vector to explain",
+            remedy="add triples that join it to known entities",
+        )
     return {edge: weight / scale for edge, weight in total.items()}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -20,10 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_keys
+from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, is_text, row_keys
 from decentrl.data.readers import read_table
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
-from decentrl.errors import InputError, UnknownLabelError
+from decentrl.errors import DecentRLError, InputError, UnknownLabelError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
 from decentrl.induction import VECTORS, Attention, Induction, Take
@@ -65,6 +66,8 @@ class GrowingGraph:
         self.arrivals.add(trained.auxiliary)
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
+        self._spoken: Tensor | None = None
+        self._has: Tensor | None = None
         self._known: Ids | None = None
 
     # What there is now
@@ -76,6 +79,25 @@ class GrowingGraph:
             return self._grown[: len(self.entities)]
         vectors = self.trained.vectors
         return vectors.all() if isinstance(vectors, MappedRows) else vectors
+
+    def has_vector(self) -> Tensor:
+        """bool[n] on the CPU, the entities that something known reaches; the same object as long
+        as it is so."""
+        if self._has is not None:
+            return self._has
+        if self._spoken is None:
+            vectors = self.trained.vectors
+            whole = vectors.all() if isinstance(vectors, MappedRows) else vectors
+            blocks = range(0, len(whole), 2**16)
+            found = [whole[i : i + 2**16].any(1).cpu() for i in blocks]
+            self._spoken = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
+        later = torch.zeros(len(self.entities) - len(self._spoken), dtype=torch.bool)
+        spoken = torch.cat((self._spoken, later))
+        width = self.trained.vectors.shape[1]
+        for i, row in self.rows.items():
+            spoken[i] = bool(row[:width].any())
+        self._has = spoken
+        return spoken
 
     def take_vectors(self, ids: Ids) -> Tensor:
         """Of some entities, [k, d]; no others are read."""
@@ -165,11 +187,13 @@ class GrowingGraph:
         return rows[~known], new, left_out
 
     def arrive(self, triples: Ids, labels: Sequence[str]) -> None:
+        self._has = None
         self.entities.append(labels)
         self.arrivals.add(triples)
 
     def put(self, ids: Ids, rows: Tensor) -> None:
         """New rows of some entities."""
+        self._has = None
         if not len(ids):
             return
         width = self.trained.vectors.shape[1]
@@ -217,6 +241,11 @@ class Growing:
         return self._model
 
     @property
+    def last(self) -> int:
+        """The number of the last addition that is in it; 0 if there is none."""
+        return self.additions[-1][0].number if self.additions else 0
+
+    @property
     def changed(self) -> bool:
         """Whether there is more now than what was trained."""
         return bool(self.additions)
@@ -244,6 +273,8 @@ class Growing:
                 addition = self.store.add(growth, source, facts)
         except BaseException:
             self._rebuild()
+            with suppress(DecentRLError):  # an interrupt may come after all was kept
+                self.sync()
             raise
         graph.put(affected, made)
         self.additions.append((addition, growth))
@@ -299,8 +330,7 @@ class Growing:
         """Take in what another process has added since; how many additions that were."""
         if self.store is None:
             return 0
-        last = self.additions[-1][0].number if self.additions else 0
-        fresh = self.store.since(last)
+        fresh = self.store.since(self.last)
         for addition, growth in fresh:
             self._apply(growth)
             self.additions.append((addition, growth))
@@ -340,6 +370,6 @@ def _columns(triples: NewTriples) -> tuple[list[str], list[str], list[str]]:
         return heads, names, tails
     rows = list(triples)
     for row in rows:
-        if len(row) != 3 or not all(isinstance(part, str) and part for part in row):
+        if isinstance(row, str) or len(row) != 3 or not all(map(is_text, row)):
             raise InputError(f"{row!r} is no triple", remedy="give (head, relation, tail)")
     return [h for h, _, _ in rows], [r for _, r, _ in rows], [t for _, _, t in rows]

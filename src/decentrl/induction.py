@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,11 +119,12 @@ class Induction:
         found: list[Attention] = []
         if self.model is None:
             return found
+        _, which = self._with_few_relations(part)
         with torch.no_grad(), at_rest(self.model):
             for module, inputs in heard:
                 weights = module.weights(*inputs)
                 if isinstance(module, ReflectionLayer):
-                    edges, kinds = inputs[2].nodes, inputs[2].relations.columns
+                    edges, kinds = inputs[2].nodes, which[inputs[2].relations.columns]
                 else:
                     edges, kinds = inputs[2], torch.full_like(inputs[2].rows, -1)
                 found.append(Attention(edges.rows, edges.columns, kinds, weights))
@@ -164,15 +166,27 @@ class Induction:
             **settings,
         ).to(self.device)
 
-    def _relational_view(self, part: Neighbourhood, trained: Mask) -> RelationalView:
+    def _relational_view(self, part: Neighbourhood, trained: Mask, kinds: Tensor) -> RelationalView:
+        n_relations = len(kinds) // 2
         return RelationalView.build(
             part.triples,
             len(part.entities),
-            len(self.seen_relations),
+            n_relations,
             seen=trained,
-            seen_relations=self.seen_relations,
+            seen_relations=self.seen_relations[kinds[:n_relations].cpu().numpy()],
             device=self.device,
         )
+
+    def _with_few_relations(self, part: Neighbourhood) -> tuple[Neighbourhood, Tensor]:
+        """The same with only the relations that occur, and which directed ones these are.
+
+        There are thousands in a graph and a handful around an entity.
+        """
+        used, local = np.unique(part.triples[:, 1], return_inverse=True)
+        triples = part.triples.copy()
+        triples[:, 1] = local.reshape(-1)
+        kinds = np.concatenate((used, used + len(self.seen_relations)))
+        return replace(part, triples=triples), torch.from_numpy(kinds).to(self.device)
 
 
 class AlignmentInduction(Induction):
@@ -216,6 +230,8 @@ class AlignmentInduction(Induction):
         if self.model is not None:
             _load(self.model, weights, ("entities", "encoder.entities"))
             self.model.to(device)
+        if isinstance(self.model, RelationalModel):
+            self.relations = self.model.encoder.relation_table().detach()
         if self.weight:
             self.propagation = GrownPropagation(
                 memory["relations"].to(device),
@@ -235,6 +251,7 @@ class AlignmentInduction(Induction):
     ) -> dict[str, Tensor]:
         made: dict[str, Tensor] = {}
         parts = []
+        few, kinds = self._with_few_relations(part)
         if isinstance(self.model, AlignmentModel):
             model, states, inputs = self.config.model, read(STATES), read(INPUTS)
             view = self._graph_view(
@@ -252,20 +269,21 @@ class AlignmentInduction(Induction):
         elif self.model is not None:
             stages = 2 * (self.config.model.layers + 1)
             made[STATES], made[INPUTS] = self.model.grown(
-                self._relational_view(part, trained),
+                self._relational_view(few, trained, kinds),
                 read(INPUTS),
                 torch.from_numpy(trained).to(self.device),
                 self._given(part, read(STATES), stages),
                 self.length,
+                self.relations[kinds],
             )
             parts.append(unit_rows(made[STATES].clone()))
         if self.weight:
             edges = PropagationView.build(
-                part.triples, len(part.entities), len(self.seen_relations), self.device
+                few.triples, len(part.entities), len(kinds) // 2, self.device
             )
             given = self._given(part, read(PROPAGATION), 1)
-            made[PROPAGATION] = self.propagation.entities(edges, given)
-            features = self.propagation.features(edges, made[PROPAGATION], ~given.mask)
+            made[PROPAGATION] = self.propagation.entities(edges, given, kinds)
+            features = self.propagation.features(edges, made[PROPAGATION], ~given.mask, kinds)
             parts = [encoded * (1 - self.weight) ** 0.5 for encoded in parts]
             parts.append(features * self.weight**0.5)
         made[VECTORS] = torch.cat(parts, 1)
@@ -302,6 +320,8 @@ class PredictionInduction(Induction):
         if model.encoder != "none":
             self.widths |= {STATES: self.stages * model.dim, INPUTS: model.dim}
             self.reach = model.layers + 1
+        if self.model.reflection is not None:
+            self.relations = self.model.reflection.relation_table().detach()
 
     def _made(
         self, part: Neighbourhood, trained: Mask, read: Callable[[str], Tensor]
@@ -311,13 +331,15 @@ class PredictionInduction(Induction):
             return {VECTORS: torch.zeros(n, self.config.width, device=self.device)}
         states, inputs = read(STATES), read(INPUTS)
         view: GraphView | RelationalView
+        relations: Tensor | None = None
         if model.encoder == "dan":
             settings = {"layers": model.layers, "residual": model.residual}
             view = self._graph_view(part, trained, states, **settings)
         else:
-            view = self._relational_view(part, trained)
+            few, kinds = self._with_few_relations(part)
+            view, relations = self._relational_view(few, trained, kinds), self.relations[kinds]
         given = self._given(part, states, self.stages)
-        vectors, made = self.model.grown(view, inputs, given)
+        vectors, made = self.model.grown(view, inputs, given, relations)
         return {VECTORS: vectors, STATES: torch.cat(made, 1), INPUTS: inputs}
 
     def students(self, states: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -16,16 +17,18 @@ from torch import Tensor
 from decentrl.bundle import Bundle, bundle_folder, bundle_id, write_bundle
 from decentrl.device import cuda_devices
 from decentrl.drift import Drift, measure_drift
-from decentrl.errors import BundleError, ConfigError
+from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.explanation import Reason, explain
 from decentrl.growing import Growing, NewTriples, Trained
 from decentrl.induction import Induction
 from decentrl.neighbours import Indexes, neighbours
+from decentrl.store import FILE as STORE_FILE
 from decentrl.store import Addition, Store
 
 REFIT = 0.5
 """Share of the epochs of a training from scratch that a warm start takes."""
 M = TypeVar("M", bound="GrowingModel")
+T = TypeVar("T")
 STORE = "store"
 """The folder of a run that keeps what was added."""
 
@@ -39,7 +42,10 @@ class GrowingModel:
 
     device: torch.device
     _growing: Growing | None = None
-    _run: Path | None = None
+    _run: Path | None = None  # open for adding
+    _place: Path | None = None  # of a run that was loaded
+    _quality: str = ""  # what its card says of that
+    _made: tuple[tuple[Growing, int], Any] | None = None
     _indexes: Indexes | None = None
     _unit = True  # vectors have length 1, or 0
 
@@ -80,6 +86,14 @@ class GrowingModel:
             self._growing = Growing(self._trained(), self._quiet_induction)
         return self._growing
 
+    def _once(self, make: Callable[[], T]) -> T:
+        """What is made of the graphs as they are now: once, until they change."""
+        now = (self.growing, self.growing.version)
+        if self._made is None or self._made[0] != now:
+            self._made = now, make()
+        made: T = self._made[1]
+        return made
+
     def _quiet_induction(self) -> Induction:
         """Random numbers that a model starts with are overwritten; they are nobody's loss."""
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
@@ -91,20 +105,25 @@ class GrowingModel:
         if not source:
             named = isinstance(triples, str | PathLike)
             source = Path(triples).name if named else "triples"  # type: ignore[arg-type]
-        self._leave_store_to_others()
+        self._own_changes()
         addition = self.growing.add(side, triples, source, strict)
         if refresh:
             self.refresh()
         return addition
 
-    def _leave_store_to_others(self) -> None:
-        """A reader's changes are its own: from now on it does without the run's store."""
+    def _own_changes(self) -> None:
+        """Before a change: of a run that is open for adding it is the run's, otherwise one's own.
+
+        A reader that changes something does without the run's store from then on.
+        """
         if self._run is None:
             self.growing.leave_store()
+        elif self.growing.store is None:
+            raise ConfigError(f"{self._run}: this run was closed; load it again to change it")
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it was compacted or refreshed."""
-        self._leave_store_to_others()
+        self._own_changes()
         return self.growing.undo()
 
     def log(self) -> list[Addition]:
@@ -112,8 +131,20 @@ class GrowingModel:
         return self.growing.log()
 
     def sync(self) -> int:
-        """Take in what another process has added to the run; how many additions that were."""
-        return self.growing.sync()
+        """Take in what another process has added to the run; how many additions that were.
+
+        If it was compacted meanwhile, or something was taken back, it is loaded again.
+        """
+        growing = self.growing
+        try:
+            return growing.sync()
+        except BundleError:
+            if self._run is not None or self._place is None:
+                raise
+            before = growing.last
+            again = type(self).load(self._place, str(self.device))  # type: ignore[attr-defined]
+            self.__dict__.update(again.__dict__)
+            return sum(addition.number > before for addition in self.log())
 
     def refresh(self) -> None:
         """Encode the whole graph anew, with all that was added: every vector may change.
@@ -127,18 +158,54 @@ class GrowingModel:
         self._fold(refresh=False)
 
     def _fold(self, refresh: bool) -> None:
-        self._leave_store_to_others()
+        """All of it happens, or nothing."""
+        self._own_changes()
         growing = self.growing
         store, run = growing.store, self._run
         past = [] if store is not None else [replace(a, folded=True) for a in growing.log()]
-        self._settle(refresh)
-        self._growing = Growing(self._trained(), self._quiet_induction, None, past)
-        if store is not None:
-            assert run is not None
-            before = {"base": bundle_id(run), "additions": store.last}
-            write_bundle(replace(self._bundle(), grown_from=before), bundle_folder(run))
-            store.fold(bundle_id(run))
-            self._growing.store = store
+        before = dict(self.__dict__)
+        try:
+            self._settle(refresh)
+            self._growing = Growing(self._trained(), self._quiet_induction, None, past)
+            if store is not None:
+                assert run is not None
+                origin = {"base": bundle_id(run), "additions": store.last}
+                write_bundle(replace(self._bundle(), grown_from=origin), bundle_folder(run))
+                store.fold(bundle_id(run))
+                self._growing.store = store
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            if store is not None and run is not None and bundle_id(run) != store.base:
+                self.close()  # the new bundle is in place: who goes on must load it
+            raise
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Meanwhile what there is now is the trained state, to be written elsewhere."""
+        before = dict(self.__dict__)
+        try:
+            if self.growing.changed:
+                self._settle(refresh=False)
+                self._growing = None
+            yield
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def _save(self, run: str | PathLike[str], card: str) -> None:
+        """Write ``run/bundle``; the model itself stays as it is."""
+        target = Path(run)
+        if self._run is not None and target.resolve() == self._run.resolve():
+            raise ConfigError(f"{run}: what is added is kept there already; compact() tidies it up")
+        if (target / STORE / STORE_FILE).exists():
+            raise InputError(
+                "this run has additions, which belong to its own bundle",
+                file=target,
+                remedy="save to another folder",
+            )
+        with self._settled():
+            write_bundle(replace(self._bundle(), card=card), target / "bundle")
 
     # Looking
 
@@ -191,18 +258,24 @@ class GrowingModel:
                 raise ConfigError(f"{run}: this is a bundle; give the run that it belongs to")
             return
         assert bundle.id is not None
-        place, origin = Path(run) / STORE, bundle.grown_from
+        self._place = Path(run)
+        place, origin = self._place / STORE, bundle.grown_from
         store = Store.open(place, bundle.id, write=durable, grown_from=origin)
-        self._growing = Growing(self._trained(), self._quiet_induction, store)
-        if durable:
-            self._run = Path(run)
-            if (
-                not bundle.memory
-                and not self._growing.changed
-                and len(self._growing.model.widths) > 1
-            ):
-                # What new entities read is computed once, and part of the bundle from then on.
-                self._fold(refresh=False)
+        try:
+            if durable and bundle_id(run) != bundle.id:
+                raise BundleError(f"{folder}: this bundle was replaced just now; load it again")
+            self._growing = Growing(self._trained(), self._quiet_induction, store)
+            if durable:
+                self._run = self._place
+                if not bundle.memory and not self._growing.changed and self._reads_memory():
+                    # What new entities read is computed once, and part of the bundle from then on.
+                    self._fold(refresh=False)
+        except BaseException:
+            store.close()
+            raise
+
+    def _reads_memory(self) -> bool:
+        return len(self.growing.model.widths) > 1
 
     def close(self) -> None:
         """Let another process add to the run."""

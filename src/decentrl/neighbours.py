@@ -147,8 +147,6 @@ def neighbours(
     if among == side:
         allowed[entity] = False
     index = indexes.get(growing, among, ann)
+    allowed &= growing.sides[among].has_vector().cpu()  # who has none has no cosine either
     cosines, ids = (found[0] for found in index.search(query, min(top, n), allowed=allowed))
-    # Who has no vector has no cosine either.
-    there = ids >= 0
-    there[there.clone()] = indexes.take(growing, among, ids[there].numpy()).any(1).cpu()
-    return ids[there].numpy(), cosines[there]
+    return ids[ids >= 0].numpy(), cosines[ids >= 0]

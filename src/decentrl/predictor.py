@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from decentrl.bundle import (
-    Bundle,
-    bundle_folder,
-    read_bundle,
-    recover_bundle,
-    write_bundle,
-)
-from decentrl.card import prediction_card
 from decentrl.config import PredictionConfig
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
+from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.questions import Question
 from decentrl.data.vocabulary import Ids
-from decentrl.device import cuda_devices, pick_device
+from decentrl.device import cuda_devices
 from decentrl.drift import Drift
-from decentrl.errors import BundleError, ConfigError, InputError
-from decentrl.explanation import Reason
+from decentrl.errors import ConfigError, InputError
 from decentrl.graph.queries import Queries
-from decentrl.graph.view import relations_of
-from decentrl.growing import Growing, NewTriples, Trained
-from decentrl.induction import INPUTS, STATES, Induction, PredictionInduction
-from decentrl.mapped import MappedRows, mapped_rows
 from decentrl.matching.completion import Answer, Completion
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.filtered import rank_answers
@@ -43,20 +29,18 @@ from decentrl.matching.frequency import frequency_scores
 from decentrl.matching.groups import answer_metrics, metrics_by_group
 from decentrl.matching.ranks import Ranks
 from decentrl.matching.told import Told
-from decentrl.model import REFIT, GrowingModel
-from decentrl.nn.prediction import PredictionModel
-from decentrl.store import Addition
+from decentrl.model import REFIT
+from decentrl.prediction_state import PredictionState, everything_told
 from decentrl.training.loop import Row, train
-from decentrl.training.prediction import PredictionObjective, make_view
+from decentrl.training.prediction import PredictionObjective
 
 TripleSource = Ids | str | PathLike[str]
 """Triples in ids, int64[n, 3], or a file of them in labels."""
-Question = tuple[str | None, str | None, str | None]
 TRIPLE = [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]
 SCORES = [("score", pa.float32()), ("probability", pa.float32())]
 
 
-class Predictor(GrowingModel):
+class Predictor(PredictionState):
     """Learns from one graph; completes its triples.
 
     >>> predictor = Predictor.from_preset("quick").fit("world/geonames")
@@ -70,19 +54,10 @@ class Predictor(GrowingModel):
         device: ``auto`` (CUDA if there is one), ``cpu`` or ``cuda``.
     """
 
-    _unit = False
-
     def __init__(self, config: PredictionConfig, device: str = "auto") -> None:
-        self.config = config
-        self.device = pick_device(device)
+        super().__init__(config, device)
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
-        self._task: GraphTask | None = None
-        self._model: PredictionModel | None = None
-        self._confidence: Confidence | None = None
-        self._vectors: Tensor | MappedRows | None = None
-        self._memory: dict[str, MappedRows] = {}
-        self._derived: tuple[tuple[Growing, int], Told, Completion] | None = None
 
     @classmethod
     def from_preset(
@@ -123,7 +98,7 @@ class Predictor(GrowingModel):
         started = time.perf_counter()
         self._forget()
         self._task, self._vectors, self._memory = task, None, {}
-        told = _everything(task)
+        told = everything_told(task)
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             torch.manual_seed(self.config.seed)
             self._model = self._new_model(told.n_entities)
@@ -154,45 +129,33 @@ class Predictor(GrowingModel):
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def add(
-        self,
-        triples: NewTriples,
-        *,
-        strict: bool = False,
-        refresh: bool = False,
-        source: str = "",
-    ) -> Addition:
-        """Take in new triples, with new entities, without any training.
+    def _calibrate(self, told: Told, valid: Ids) -> Confidence | None:
+        """Probabilities from the validation triples, over the graph as it was while training."""
+        if not len(valid):
+            return None
+        then = replace(told, later=told.later[:0])
+        vectors = self._learned.embed(self._view(then.now, self.task))
+        completion = Completion(self._learned, vectors, then)
+        return completion.calibrated(then.queries(valid), then.known)
 
-        New entities have vectors at once, to be asked about and to be answers; those of trained
-        entities stay as they are. Triples with a relation that training has not seen are left out
-        and counted.
+    def refit(
+        self,
+        *,
+        share: float = REFIT,
+        run: str | PathLike[str] | None = None,
+        resume: bool = False,
+        on_epoch: Callable[[Row], None] | None = None,
+    ) -> Predictor:
+        """Train again on all that is there now, starting from what was learned.
 
         Args:
-            triples: (head, relation, tail) in labels, or a file of them.
-            strict: an unknown relation is an error.
-            refresh: encode everything anew; see :meth:`refresh`.
-            source: where they come from, for the log.
+            share: of the epochs that a training from scratch has.
+            run, resume, on_epoch: as in :meth:`fit`.
         """
-        _ = self.task
-        return self._add("", triples, strict, refresh, source)
+        again, task = Predictor(self.config, str(self.device)), self.settled_task()
+        return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
     # Asking
-
-    @property
-    def task(self) -> GraphTask:
-        """The graph and its splits, with all that was added."""
-        if self._task is None:
-            raise ConfigError("this predictor has learned nothing yet; call fit or load first")
-        if self._growing is None or not self._growing.changed:
-            return self._task
-        side = self._growing.sides[""]
-        new = side.arrivals.new_entities()
-        if self._task.new_entities is not None:
-            new = np.union1d(self._task.new_entities, new)
-        return replace(
-            self._task, graph=side.graph, auxiliary=side.arrivals.triples, new_entities=new
-        )
 
     def predict(
         self,
@@ -262,25 +225,7 @@ class Predictor(GrowingModel):
         triple = dict(zip(("head", "relation", "tail"), parts, strict=True))
         return triple if answer is None else triple | answer._asdict()
 
-    def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> pa.Table:
-        """The entities nearest to one by cosine, itself left out.
-
-        Args:
-            ann: look in an approximate index (FAISS), built at the first such question.
-        Returns:
-            table with the columns entity, rank (1 is nearest) and cosine.
-        """
-        _ = self.task
-        return self._neighbours(entity, "", "", top, ann)
-
-    def embed(self, labels: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of the named entities, [n, d]."""
-        _ = self.task
-        side = self.growing.sides[""]
-        vectors: npt.NDArray[np.float32] = (
-            side.take_vectors(side.entities.ids(labels)).cpu().numpy()
-        )
-        return vectors
+    # How good it is
 
     def evaluate(
         self, triples: TripleSource | None = None
@@ -322,6 +267,14 @@ class Predictor(GrowingModel):
         known = told.queries(told.now, told.valid)
         return self._completion.reliability(told.queries(self._test(triples)), known)
 
+    def drift(self, triples: TripleSource | None = None) -> Drift:
+        """How far the graph has grown away from what was trained.
+
+        Args:
+            triples: to tell by how calibrated probabilities still are; default: those to test on.
+        """
+        return self._drift(self.confidence(triples))
+
     def test_predictions(self) -> pa.Table:
         """The best answer of every test question, beside the truth.
 
@@ -362,240 +315,6 @@ class Predictor(GrowingModel):
         if triples is None:
             return self.task.test
         return triples if isinstance(triples, np.ndarray) else self.task.read_triples(triples)
-
-    # Keeping
-
-    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
-        """Write ``run/bundle``: weights, vectors, labels, the graph and its splits, no pickle."""
-        card = prediction_card(self.task, self.config, results)
-        if self.growing.changed:
-            self._settle(refresh=False)
-            self._forget()
-        write_bundle(replace(self._bundle(), card=card), Path(run) / "bundle")
-
-    def _bundle(self) -> Bundle[PredictionConfig, GraphTask]:
-        matching = {} if self._confidence is None else self._confidence.to_tensors()
-        return Bundle(
-            self.config,
-            self.task,
-            dict(self._learned.state_dict()),
-            {"entities": self.vectors},
-            prediction_card(self.task, self.config, ()),
-            matching,
-            {name: rows.all() for name, rows in self._memory.items()},
-        )
-
-    @classmethod
-    def load(
-        cls, run: str | PathLike[str], device: str = "auto", *, durable: bool = False
-    ) -> Predictor:
-        """Read what :meth:`save` wrote, and what was added since.
-
-        Args:
-            run: the folder of a run, or the bundle itself.
-            durable: what :meth:`add` takes in is kept in the run before it returns. One process at
-                a time can do so, others may load and ask meanwhile. Without it additions are in
-                this process alone.
-        """
-        if durable:
-            recover_bundle(Path(run))
-        return cls._steady(run, lambda: cls._load(run, device, durable))
-
-    @classmethod
-    def _load(cls, run: str | PathLike[str], device: str, durable: bool) -> Predictor:
-        folder = bundle_folder(run)
-        bundle = read_bundle(folder, "predictor")
-        predictor = cls(bundle.config, device)
-        predictor._task = bundle.task
-        with torch.random.fork_rng(devices=cuda_devices(predictor.device)):
-            predictor._model = predictor._new_model(len(bundle.task.graph.entities))
-        try:
-            predictor._model.load_state_dict(bundle.weights)
-        except RuntimeError as error:
-            raise BundleError(
-                f"{folder}: its weights are not those of its settings; train it again"
-            ) from error
-        predictor._vectors = bundle.mapped_vectors["entities"]
-        if predictor.device.type != "cpu":
-            predictor._vectors = bundle.vectors["entities"].to(predictor.device)
-        predictor._memory = bundle.mapped_memory
-        if bundle.matching:
-            predictor._confidence = Confidence.from_tensors(bundle.matching)
-        predictor._open(run, bundle, durable)
-        return predictor
-
-    # Growing
-
-    def explain(self, entity: str, *, moved: int = 5) -> list[Reason]:
-        """Which neighbours and relations an entity's vector is made of, the weightiest first.
-
-        Args:
-            moved: for so many neighbours, and the last one, tell how far the vector would move
-                without them.
-        """
-        _ = self.task
-        return self._explain("", entity, moved)
-
-    def drift(self, triples: TripleSource | None = None) -> Drift:
-        """How far the graph has grown away from what was trained.
-
-        Args:
-            triples: to tell by how calibrated probabilities still are; default: those to test on.
-        """
-        return self._drift(self.confidence(triples))
-
-    def refit(
-        self,
-        *,
-        share: float = REFIT,
-        run: str | PathLike[str] | None = None,
-        resume: bool = False,
-        on_epoch: Callable[[Row], None] | None = None,
-    ) -> Predictor:
-        """Train again on all that is there now, starting from what was learned.
-
-        Args:
-            share: of the epochs that a training from scratch has.
-            run, resume, on_epoch: as in :meth:`fit`.
-        """
-        again, task = Predictor(self.config, str(self.device)), self.settled_task()
-        return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
-
-    def settled_task(self) -> GraphTask:
-        """What :meth:`refit` learns from: all triples but those held out."""
-        task = self.task
-        every = np.concatenate((task.graph.triples, _no_triples(task.auxiliary)))
-        sizes = len(task.graph.entities), len(task.graph.relations), len(task.graph.entities)
-        held_out = row_keys(np.concatenate((task.valid, task.test)), sizes)
-        graph = task.graph.with_triples(every[~np.isin(row_keys(every, sizes), held_out)])
-        return replace(task, graph=graph, auxiliary=None, new_entities=None)
-
-    def _warm(self, fresh: PredictionModel) -> dict[str, Tensor]:
-        """The weights to start from; rows of new entities are those of a fresh model."""
-        warm = dict(self._learned.state_dict())
-        for name, tensor in fresh.state_dict().items():
-            if tensor.shape != warm[name].shape:
-                grown = tensor.clone()
-                grown[: len(warm[name])] = warm[name]
-                if name == "own" and self.config.model.encoder != "none":
-                    grown[len(warm[name]) :] = 0  # as it was until now
-                warm[name] = grown
-        return warm
-
-    def _trained(self) -> Mapping[str, Trained]:
-        task = self._task
-        assert task is not None
-        if self._vectors is None:
-            self._vectors, self._memory = self._encode(task, self._learned)
-        return {"": Trained(task.graph, _no_triples(task.auxiliary), self._vectors, self._memory)}
-
-    def _induction(self) -> Induction:
-        task = self._task
-        assert task is not None
-        if not self._memory:
-            self._memory |= self._encode(task, self._learned)[1]
-        seen = relations_of(task.graph.triples, len(task.graph.relations))
-        return PredictionInduction(self.config, dict(self._learned.state_dict()), seen, self.device)
-
-    def _encode(
-        self, task: GraphTask, model: PredictionModel
-    ) -> tuple[Tensor, dict[str, MappedRows]]:
-        """Vectors of all entities over a grown graph, and what new ones will read."""
-        now = np.concatenate((task.graph.triples, _no_triples(task.auxiliary)))
-        view = self._view(now, task)
-        vectors, states = model.embed_with_states(view)
-        if not states:
-            return vectors, {}
-        inputs = torch.where(view.seen[:, None], model.teacher.detach(), 0)
-        return vectors, mapped_rows({STATES: torch.cat(states, 1).cpu(), INPUTS: inputs.cpu()})
-
-    def _refreshed(self) -> Mapping[str, Tensor]:
-        task = self.task
-        return {"": self._encode(task, self._grown(len(task.graph.entities)))[0]}
-
-    def _settle(self, refresh: bool) -> None:
-        task, side = self.task, self.growing.sides[""]
-        model = self._grown(len(task.graph.entities))
-        if refresh:
-            self._vectors, self._memory = self._encode(task, model)
-        else:
-            self._memory = mapped_rows(side.memory(self.growing.model))
-            self._vectors = side.vectors
-        self._model, self._task = model, task
-
-    # What is derived from the state
-
-    @property
-    def _learned(self) -> PredictionModel:
-        assert self._model is not None, "fit or load first"
-        return self._model
-
-    @property
-    def vectors(self) -> Tensor:
-        """Every entity's vector, [n, d]; 0 where nothing tells of one."""
-        return self.growing.sides[""].vectors
-
-    def _state(self) -> tuple[Told, Completion]:
-        """What was told so far, and what answers over it; made again when there is more."""
-        now = (self.growing, self.growing.version)
-        if self._derived is None or self._derived[0] != now:
-            told, model = _everything(self.task), self._learned
-            if model.table is not None and len(model.table) < told.n_entities:
-                model = self._grown(told.n_entities)
-            completion = Completion(model, self.vectors, told, self._confidence)
-            self._derived = (now, told, completion)
-        return self._derived[1:]
-
-    @property
-    def _told(self) -> Told:
-        return self._state()[0]
-
-    @property
-    def _completion(self) -> Completion:
-        return self._state()[1]
-
-    def _forget(self) -> None:
-        self._growing = self._derived = None
-
-    def _view(self, triples: Ids, task: GraphTask) -> Any:
-        sizes = len(task.graph.entities), len(task.graph.relations)
-        return make_view(triples, task.graph.triples, *sizes, self.config, self.device)
-
-    def _new_model(self, n_entities: int) -> PredictionModel:
-        assert self._task is not None
-        n_relations = len(self._task.graph.relations)
-        return PredictionModel(n_entities, n_relations, self.config).to(self.device)
-
-    def _grown(self, n_entities: int) -> PredictionModel:
-        """The model with room for more entities; what it has learned stays as it is."""
-        state = dict(self._learned.state_dict())
-        with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            model = self._new_model(n_entities)
-        for name, tensor in model.state_dict().items():
-            if tensor.shape != state[name].shape:  # a row an entity: those of new ones are not read
-                grown = torch.zeros_like(tensor)
-                grown[: len(state[name])] = state[name]
-                state[name] = grown
-        model.load_state_dict(state)
-        return model
-
-    def _calibrate(self, told: Told, valid: Ids) -> Confidence | None:
-        """Probabilities from the validation triples, over the graph as it was while training."""
-        if not len(valid):
-            return None
-        then = replace(told, later=told.later[:0])
-        vectors = self._learned.embed(self._view(then.now, self.task))
-        completion = Completion(self._learned, vectors, then)
-        return completion.calibrated(then.queries(valid), then.known)
-
-
-def _everything(task: GraphTask) -> Told:
-    sizes = len(task.graph.entities), len(task.graph.relations)
-    return Told(task.graph.triples, _no_triples(task.auxiliary), task.valid, task.test, *sizes)
-
-
-def _no_triples(triples: Ids | None) -> Ids:
-    return np.empty((0, 3), np.int64) if triples is None else triples
 
 
 def _as_task(

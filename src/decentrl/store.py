@@ -17,20 +17,19 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
+from decentrl.addition import CHUNK, Addition, Growth, Line
+from decentrl.bundle import sync_folder
 from decentrl.errors import BundleError, InputError
 
+__all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
+
 FILE, LOCK, VERSION = "store.sqlite", "lock", 1
-_CHUNK = 2**20  # bytes of rows in a piece: fewer are slower to read, more take memory
 _PIECES = 20  # bits of a piece's key that count within its addition
 _SCHEMA = f"""
     CREATE TABLE state (content BLOB, crc INTEGER);
@@ -41,32 +40,6 @@ _SCHEMA = f"""
 _FORBIDDEN = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 # What the disk or another process does; every other error of SQLite means a damaged file.
 _CIRCUMSTANCES = _FORBIDDEN | {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
-
-
-@dataclass(frozen=True)
-class Addition:
-    """A line of the log."""
-
-    number: int
-    time: str  # ISO 8601, UTC
-    side: str  # "left", "right", or "" where there is one graph
-    source: str  # what it came from, in words
-    triples: int
-    entities: int  # new ones
-    facts: dict[str, Any]  # what else there is to say, as JSON
-    folded: bool  # part of the bundle by now
-
-
-@dataclass(frozen=True, eq=False)
-class Growth:
-    """What one addition, or several, brought to one side."""
-
-    side: str
-    triples: npt.NDArray[np.int64]  # [n, 3], ids of that side
-    labels: list[str]  # of the new entities
-    first: int  # the id of the first new entity, or of the next one to come; the others follow on
-    ids: npt.NDArray[np.int64]  # [k], the entities with a row, ascending
-    rows: npt.NDArray[np.float32]  # [k, width]
 
 
 @dataclass(frozen=True)
@@ -153,7 +126,9 @@ class Store:
     def log(self) -> list[Addition]:
         """Every addition, in order."""
         with self._transaction() as (connection, state):
-            return [_addition(line, state) for line in self._lines(connection, state, 0)]
+            return [
+                Addition.from_line(line, state.folded) for line in self._lines(connection, state, 0)
+            ]
 
     def since(self, number: int) -> list[tuple[Addition, Growth]]:
         """What was added after an addition and is not part of the bundle, in order.
@@ -162,7 +137,7 @@ class Store:
         """
         with self._transaction() as (connection, state):
             return [
-                (_addition(line, state), self._growth(connection, [line]))
+                (Addition.from_line(line, state.folded), self._growth(connection, [line]))
                 for line in self._lines(connection, state, max(number, state.folded))
             ]
 
@@ -184,32 +159,17 @@ class Store:
         with self._thread, self._errors():
             if not self._on_disk:
                 self._create()
-        rows = np.ascontiguousarray(growth.rows, "<f4")
         with self._transaction("IMMEDIATE") as (connection, state):
-            _check(growth, state.sides.get(growth.side))
-            chunk = max(1, _CHUNK // max(1, 4 * rows.shape[1]))
+            growth.check(state.sides.get(growth.side))
             crcs = []
-            for place, piece in enumerate(_pieces(growth, rows, chunk)):
+            for place, piece in enumerate(growth.pieces()):
                 crcs.append(zlib.crc32(piece))
                 key = state.next << _PIECES | place
                 connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
-            line = {
-                "number": state.next,
-                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "side": growth.side,
-                "source": source,
-                "triples": len(growth.triples),
-                "entities": len(growth.labels),
-                "facts": dict(facts),
-                "first": growth.first,
-                "rows": list(rows.shape),
-                "chunk": chunk,
-                "pieces": crcs,
-            }
-            content = json.dumps(line).encode()
+            content = json.dumps(growth.line(state.next, source, facts, crcs)).encode()
             crc = zlib.crc32(content, state.crc)
             connection.execute("INSERT INTO additions VALUES (?, ?, ?)", (state.next, content, crc))
-            side = [growth.first + len(growth.labels), rows.shape[1]]
+            side = [growth.first + len(growth.labels), growth.rows.shape[1]]
             state = replace(
                 state,
                 last=state.next,
@@ -218,7 +178,7 @@ class Store:
                 sides={**state.sides, growth.side: side},
             )
             _write_state(connection, state)
-        return _addition(json.loads(content), state)
+        return Addition.from_line(json.loads(content), state.folded)
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it is part of the bundle."""
@@ -235,7 +195,7 @@ class Store:
             connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
             sides = {**state.sides, line["side"]: [line["first"], line["rows"][1]]}
             _write_state(connection, replace(state, last=before, crc=crc, sides=sides))
-        return _addition(line, state)
+        return Addition.from_line(line, state.folded)
 
     def fold(self, base: str) -> None:
         """The bundle ``base`` now holds all that was added: keep only the log of it."""
@@ -310,7 +270,7 @@ class Store:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             # What one large addition took is not kept as a log for the small ones.
-            self._connection.execute(f"PRAGMA journal_size_limit = {16 * _CHUNK}")
+            self._connection.execute(f"PRAGMA journal_size_limit = {16 * CHUNK}")
         self._on_disk = True
 
     def _create(self) -> None:
@@ -320,9 +280,7 @@ class Store:
             rest.unlink(missing_ok=True)
         _empty(str(part), self._base).close()
         part.replace(self.file)
-        folder = os.open(self.file.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        sync_folder(self.file.parent)
 
     def _need_writer(self) -> None:
         if self._lock is None:
@@ -362,9 +320,7 @@ class Store:
             "load the run again if it was compacted just now, else restore its bundle"
         )
 
-    def _lines(
-        self, connection: sqlite3.Connection, state: _State, after: int
-    ) -> list[dict[str, Any]]:
+    def _lines(self, connection: sqlite3.Connection, state: _State, after: int) -> list[Line]:
         """The lines of the log after a number."""
         query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
         rows = connection.execute(query, (after,)).fetchall()
@@ -387,39 +343,15 @@ class Store:
             raise self._damaged("the end of the log is missing")
         return lines
 
-    def _growth(self, connection: sqlite3.Connection, lines: list[dict[str, Any]]) -> Growth:
-        """What additions to one side brought together, with the last row of each entity."""
+    def _growth(self, connection: sqlite3.Connection, lines: Sequence[Line]) -> Growth:
+        """What additions to one side brought together."""
 
-        def piece(line: dict[str, Any], place: int) -> bytes:
+        def piece(line: Line, place: int) -> bytes:
             key = line["number"] << _PIECES | place
             found = connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
             return self._checked((found.fetchone() or [None])[0], line["pieces"][place])
 
-        labels = [label for line in lines for label in json.loads(piece(line, 0))]
-        triples = np.concatenate([np.frombuffer(piece(line, 1), "<i8") for line in lines])
-        every = np.concatenate([np.frombuffer(piece(line, 2), "<i8") for line in lines])
-        ids, from_the_end = np.unique(every[::-1], return_index=True)
-        target = np.full(len(every), -1)  # where a written row goes; -1: a later one is there
-        target[len(every) - 1 - from_the_end] = np.arange(len(ids))
-        width = lines[0]["rows"][1]
-        rows = np.empty((len(ids), width), np.float32)
-        start = 0
-        for line in lines:
-            end = start + line["rows"][0]
-            for place, at in enumerate(range(start, end, line["chunk"])):
-                to = target[at : min(at + line["chunk"], end)]
-                if (to >= 0).any():
-                    found = np.frombuffer(piece(line, 3 + place), "<f4").reshape(-1, width)
-                    rows[to[to >= 0]] = found[to >= 0]
-            start = end
-        return Growth(
-            lines[0]["side"],
-            triples.astype(np.int64).reshape(-1, 3),
-            labels,
-            lines[0]["first"],
-            ids.astype(np.int64),
-            rows,
-        )
+        return Growth.joined(lines, piece)
 
 
 def _connection(address: str) -> sqlite3.Connection:
@@ -442,7 +374,10 @@ def _empty(place: str, base: str) -> sqlite3.Connection:
 def _locked(folder: Path) -> int:
     """Become the only writer."""
     try:
+        new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+        if new:
+            sync_folder(folder.parent)  # or a power cut could take all that is kept in it
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise BundleError(
@@ -461,30 +396,3 @@ def _locked(folder: Path) -> int:
 def _write_state(connection: sqlite3.Connection, state: _State) -> None:
     content = json.dumps(asdict(state)).encode()
     connection.execute("UPDATE state SET content = ?, crc = ?", (content, zlib.crc32(content)))
-
-
-def _addition(line: dict[str, Any], state: _State) -> Addition:
-    names = ("number", "time", "side", "source", "triples", "entities", "facts")
-    return Addition(**{name: line[name] for name in names}, folded=line["number"] <= state.folded)
-
-
-def _pieces(growth: Growth, rows: npt.NDArray[np.float32], chunk: int) -> Iterator[bytes]:
-    yield json.dumps(growth.labels).encode()
-    yield np.asarray(growth.triples, "<i8").tobytes()
-    yield np.asarray(growth.ids, "<i8").tobytes()
-    for start in range(0, len(rows), chunk):
-        yield rows[start : start + chunk].tobytes()
-
-
-def _check(growth: Growth, side: list[int] | None) -> None:
-    """That an addition goes on where the side ended: its next id, and the width of its rows."""
-    size, width = growth.rows.shape
-    first, expected = side or (growth.first, width)
-    if (growth.first, width) != (first, expected):
-        raise ValueError(
-            f"the next id is {first} and rows have {expected} floats, not {growth.first}, {width}"
-        )
-    if growth.triples.shape[1:] != (3,) or growth.ids.shape != (size,):
-        raise ValueError(f"shapes: {growth.triples.shape}, {growth.ids.shape}, {size} rows")
-    if (np.diff(growth.ids) <= 0).any():
-        raise ValueError("the ids of rows must ascend")

@@ -103,7 +103,7 @@ def drift(run: Path, links: str, triples: str, device: str, as_json: bool) -> No
         "came after training",
         f"triples      {found.triples:,}, {found.arrived:,} ({arrived:.1%}) of them came after "
         "training",
-        f"stale        {found.stale:,} trained entities have triples that training has not seen",
+        f"stale        {found.stale:,} trained entities would move in a refresh",
         f"drift        {found.drift:.4f}: how far vectors would move in a refresh, 1 - cosine in "
         "the mean",
     ):

@@ -156,10 +156,19 @@ def _tell_addition(console: Console, addition: Addition, literals: int) -> None:
         )
 
 
+def _log(run: Path) -> list[Addition]:
+    """What was added to a run; nothing else of it is read."""
+    from decentrl.bundle import bundle_id, bundle_origin
+    from decentrl.store import Store
+
+    base, origin = bundle_id(run), bundle_origin(run)
+    with Store.open(run / "store", base, grown_from=origin) as store:
+        return store.log()
+
+
 def undo(run: Path) -> None:
     """``decentrl undo``."""
-    with load(run, "cpu") as model:
-        log = model.log()
+    log = _log(run)
     if all(addition.folded for addition in log):
         # A writer would begin by preparing the run for additions.
         raise InputError(
@@ -178,8 +187,7 @@ def undo(run: Path) -> None:
 
 def log(run: Path, as_json: bool) -> None:
     """``decentrl log``."""
-    with load(run, "cpu") as model:
-        additions = model.log()
+    additions = _log(run)
     console = wide_console()
     if as_json:
         print_json([_line(addition) for addition in additions])
@@ -202,8 +210,7 @@ def added(run: Path) -> dict[str, int]:
     """How much was added to a run, for ``decentrl info``; empty if nothing was."""
     if not (run / "store").is_dir():
         return {}
-    with load(run, "cpu") as model:
-        additions = model.log()
+    additions = _log(run)
     if not additions:
         return {}
     return {
@@ -217,8 +224,7 @@ def added(run: Path) -> dict[str, int]:
 def compact(run: Path, refresh: bool, device: str) -> None:
     """``decentrl compact``."""
     console = wide_console()
-    with load(run, device) as model:
-        pending = sum(not addition.folded for addition in model.log())
+    pending = sum(not addition.folded for addition in _log(run))
     if not pending and not refresh:
         say(console, "nothing to compact: all additions are in the bundle")
         return

@@ -59,7 +59,7 @@ class KnowledgeGraph:
             )
         for column in columns:
             for i, label in enumerate(column):
-                if not _is_text(label):
+                if not is_text(label):
                     raise InputError(
                         f"the label {label!r} of triple {i} is no text",
                         remedy="give non-empty strings",
@@ -89,7 +89,7 @@ class KnowledgeGraph:
         )
 
 
-def _is_text(label: object) -> bool:
+def is_text(label: object) -> bool:
     """Whether a label can be kept: a lone surrogate, for one, is in no encoding."""
     try:
         return isinstance(label, str) and bool(label.encode())

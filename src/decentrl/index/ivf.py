@@ -189,7 +189,8 @@ class FaissIndex:
         about = {"format": FORMAT, "version": VERSION, "stamp": self.stamp}
         about |= {"probes": self.probes, "recall": self.recall}
         tail = json.dumps(about).encode()
-        temporary = path.with_name(path.name + ".part")
+        # Two who build it at once must not write into one file.
+        temporary = path.with_name(f"{path.name}.part-{os.getpid()}")
         try:
             _faiss().write_index(self._index, str(temporary))
             with temporary.open("r+b") as file:

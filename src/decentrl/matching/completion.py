@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, isnan
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ class Completion:
         scores = (scores[:, : self.told.n_relations] * self.model.log_scale.exp()).cpu()
         # What was never trained says nothing: relations that came later, entities without a vector.
         scores[:, ~self.told.trained_relations] = -torch.inf
-        empty = x.abs().amax(1).cpu() == 0
+        empty = self.silent.cpu()
         scores[empty[h] | empty[t]] = -torch.inf
         every = np.arange(self.told.n_relations)
         found = []
@@ -107,11 +108,18 @@ class Completion:
         scores = self.model.score_all(x, asked, torch.from_numpy(kinds).to(x.device))
         there = self.told.present if self.model.table is None else self.told.seen
         scores.masked_fill_(~torch.from_numpy(there).to(x.device), -torch.inf)
+        if self.model.table is None:
+            scores.masked_fill_(self.silent, -torch.inf)
         alone = torch.from_numpy(~self.told.reflexive[relations]).to(x.device)
         scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
         untrained = torch.from_numpy(~self.told.trained_relations[relations]).to(x.device)
-        mute = untrained | (x[asked].abs().amax(1) == 0)
+        mute = untrained | self.silent[asked]
         return scores.masked_fill_(mute[:, None], -torch.inf)
+
+    @cached_property
+    def silent(self) -> Tensor:
+        """Entities that have no vector: bool[n]."""
+        return self.vectors.abs().amax(1) == 0
 
     def scores(self, entities: Tensor, kinds: Tensor) -> Tensor:
         """Scores to rank by, int64[b] each → [b, n].

@@ -92,14 +92,21 @@ class PredictionModel(nn.Module):
         return self._encode(view, inputs, kept)[0]
 
     def _encode(
-        self, view: View, inputs: Tensor, kept: Any = None, given: Given | None = None
+        self,
+        view: View,
+        inputs: Tensor,
+        kept: Any = None,
+        given: Given | None = None,
+        relations: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """g of every entity, and what the encoder's stages made: [n_entities, width] each."""
         if self.dan is not None:
             layers: list[Tensor] = self.dan(inputs, view, kept, given)
             return layers[-1], layers
         assert self.reflection is not None
-        g: Tensor = self.reflection(view, inputs=inputs, kept=kept, given=given)
+        g: Tensor = self.reflection(
+            view, inputs=inputs, kept=kept, given=given, relations=relations
+        )
         return g, [g]
 
     def vectors(self, view: View, g: Tensor | None) -> Tensor:
@@ -163,14 +170,17 @@ class PredictionModel(nn.Module):
             return self.vectors(view, g), states
 
     @torch.no_grad()
-    def grown(self, view: View, inputs: Tensor, given: Given) -> tuple[Tensor, list[Tensor]]:
+    def grown(
+        self, view: View, inputs: Tensor, given: Given, relations: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed_with_states` of new entities among others whose states stay as they are.
 
         Args:
             inputs: input embeddings [n_entities, dim], 0 for the new entities.
+            relations: vectors of the relations of a relational ``view``; default: all.
         """
         with at_rest(self):
-            g, states = self._encode(view, inputs, given=given)
+            g, states = self._encode(view, inputs, given=given, relations=relations)
             # What came later has no embedding of its own.
             own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
             return self._join(g, own), states

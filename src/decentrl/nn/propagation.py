@@ -114,19 +114,25 @@ class GrownPropagation:
         drawn = (torch.randn(size, width, generator=random) for _ in range(relation_dim))
         self.projection = (torch.cat(list(drawn), 1) / width**0.5).to(relations.device)
 
-    def entities(self, view: PropagationView, given: Given) -> Tensor:
-        """Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim]; ``given.states`` has one
-        stage, all rounds in one."""
+    def entities(self, view: PropagationView, given: Given, kinds: Tensor) -> Tensor:
+        """Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim].
+
+        Args:
+            given: its states have one stage, all rounds in one.
+            kinds: int64[k], which directed relations those of ``view`` are.
+        """
         (known,) = given.states
         before = [F.normalize(part, dim=-1) for part in known.chunk(self.rounds + 1, 1)]
-        relations = self.relations.chunk(self.rounds + 1, 1)
+        relations = self.relations[kinds].chunk(self.rounds + 1, 1)
         steps = [given.mask[:, None] * before[0]]  # no link names an entity that comes later
         for k in range(1, self.rounds + 1):
             moved = _moved(steps[-1], relations[k - 1], view)
             steps.append(torch.where(given.mask[:, None], before[k], moved))
         return F.normalize(torch.cat(steps, -1), dim=-1)
 
-    def features(self, view: PropagationView, entities: Tensor, new: Tensor) -> Tensor:
+    def features(
+        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+    ) -> Tensor:
         """As :meth:`SeedPropagation.features`, of the entities ``new``, bool[n], alone.
 
         There all edges are gone over once for each coordinate; here they are few, and gone over
@@ -137,7 +143,7 @@ class GrownPropagation:
         for edges in (
             new[view.edges.rows].nonzero()[:, 0].tensor_split(1 + view.edges.n_edges // 1024)
         ):
-            weights = self.by_relation[view.kinds[edges]][:, :, None]
+            weights = self.by_relation[kinds[view.kinds[edges]]][:, :, None]
             parts = values[view.edges.columns[edges]].view(
                 len(edges), self.by_relation.shape[1], self.width
             )

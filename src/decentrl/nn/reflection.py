@@ -114,6 +114,10 @@ class RelationalEncoder(nn.Module):
         self.dropout = ByteDropout(dropout)
         self.dim = 2 * (layers + 1) * dim
 
+    def relation_table(self) -> Tensor:
+        """Of every directed relation its vector, or that of its representative."""
+        return gather(self.relations, self.representative)
+
     def forward(
         self,
         view: RelationalView,
@@ -121,16 +125,18 @@ class RelationalEncoder(nn.Module):
         inputs: Tensor | None = None,
         kept: tuple[Tensor, Tensor | None] | None = None,
         given: Given | None = None,
+        relations: Tensor | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
         The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
         read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
         of ``view.edges`` and of ``view.first``. ``given`` are known states, of both views' layers
-        0 … K. Neither goes together with ``entities``.
+        0 … K. Neither goes together with ``entities``. ``relations`` are read instead of
+        :meth:`relation_table`, where a view has fewer of them.
         """
         of_edges, of_first = (None, None) if kept is None else kept
-        relations = gather(self.relations, self.representative)
+        relations = self.relation_table() if relations is None else relations
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)
         parts: list[Tensor] = []

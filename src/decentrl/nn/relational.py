@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -73,7 +75,13 @@ class RelationalModel(nn.Module):
 
     @torch.no_grad()
     def grown(
-        self, view: RelationalView, inputs: Tensor, trained: Tensor, given: Given, length: Tensor
+        self,
+        view: RelationalView,
+        inputs: Tensor,
+        trained: Tensor,
+        given: Given,
+        length: Tensor,
+        relations: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """:meth:`states` of new entities among others whose states stay as they are.
 
@@ -84,17 +92,19 @@ class RelationalModel(nn.Module):
             inputs: input embeddings [n_entities, dim], 0 for the new entities.
             trained: bool[n_entities], the entities that training has seen.
             length: of an input embedding, on average.
+            relations: vectors of the relations of ``view``.
         """
         with at_rest(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
-            states: Tensor = self.encoder(near, inputs=inputs, kept=kept, given=given)
+            encode = partial(self.encoder, given=given, relations=relations)
+            states: Tensor = encode(near, inputs=inputs, kept=kept)
             new = (~given.mask & (states.abs().amax(1) > 0)).nonzero()[:, 0]
             induced = self.induced(states[new], length)
             if induced is not None:
                 inputs = inputs.index_put((new,), induced)
             there = inputs.abs().amax(1) > 0
-            return self.encoder(view.reading(there), inputs=inputs, given=given), inputs
+            return encode(view.reading(there), inputs=inputs), inputs
 
     def induced(self, states: Tensor, length: Tensor) -> Tensor | None:
         """What the input embeddings of entities with these states would be; None if untold."""

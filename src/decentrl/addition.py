@@ -1,0 +1,136 @@
+"""What one addition brings, and the bytes that a store keeps of it.
+
+An addition is a line, which is JSON, and pieces: the labels of the new entities as JSON, the
+triples, the ids of entities that have a row, and the rows, so many to a piece. Numbers are
+little-endian on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CHUNK = 2**20
+"""Bytes of rows in a piece: fewer are slower to read, more take memory."""
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A line of the log."""
+
+    number: int
+    time: str  # ISO 8601, UTC
+    side: str  # "left", "right", or "" where there is one graph
+    source: str  # what it came from, in words
+    triples: int
+    entities: int  # new ones
+    facts: dict[str, Any]  # what else there is to say, as JSON
+    folded: bool  # part of the bundle by now
+
+    @classmethod
+    def from_line(cls, line: Line, folded: int) -> Addition:
+        """From what a store keeps; additions up to the number ``folded`` are in the bundle."""
+        names = ("number", "time", "side", "source", "triples", "entities", "facts")
+        return cls(**{name: line[name] for name in names}, folded=line["number"] <= folded)
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """What one addition, or several, brought to one side."""
+
+    side: str
+    triples: npt.NDArray[np.int64]  # [n, 3], ids of that side
+    labels: list[str]  # of the new entities
+    first: int  # the id of the first new entity, or of the next one to come; the others follow on
+    ids: npt.NDArray[np.int64]  # [k], the entities with a row, ascending
+    rows: npt.NDArray[np.float32]  # [k, width]
+
+    def check(self, side: Sequence[int] | None) -> None:
+        """That it goes on where its side ended: its next id, and the width of its rows."""
+        size, width = self.rows.shape
+        first, expected = side or (self.first, width)
+        if (self.first, width) != (first, expected):
+            raise ValueError(
+                f"the next id is {first} and rows have {expected} floats, not {self.first}, {width}"
+            )
+        if self.triples.shape[1:] != (3,) or self.ids.shape != (size,):
+            raise ValueError(f"shapes: {self.triples.shape}, {self.ids.shape}, {size} rows")
+        if (np.diff(self.ids) <= 0).any():
+            raise ValueError("the ids of rows must ascend")
+
+    # Bytes
+
+    @property
+    def chunk(self) -> int:
+        """How many rows a piece has."""
+        width: int = self.rows.shape[1]
+        return max(1, CHUNK // max(1, 4 * width))
+
+    def pieces(self) -> Iterator[bytes]:
+        """What is kept beside the line, in the order in which :meth:`joined` asks for it."""
+        yield json.dumps(self.labels).encode()
+        yield np.asarray(self.triples, "<i8").tobytes()
+        yield np.asarray(self.ids, "<i8").tobytes()
+        rows = np.ascontiguousarray(self.rows, "<f4")
+        for start in range(0, len(rows), self.chunk):
+            yield rows[start : start + self.chunk].tobytes()
+
+    def line(
+        self, number: int, source: str, facts: Mapping[str, Any], crcs: Sequence[int]
+    ) -> dict[str, Any]:
+        """What a store keeps of an addition, with the CRC-32 of each piece."""
+        return {
+            "number": number,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "side": self.side,
+            "source": source,
+            "triples": len(self.triples),
+            "entities": len(self.labels),
+            "facts": dict(facts),
+            "first": self.first,
+            "rows": list(self.rows.shape),
+            "chunk": self.chunk,
+            "pieces": list(crcs),
+        }
+
+    @classmethod
+    def joined(cls, lines: Sequence[Line], piece: Callable[[Line, int], bytes]) -> Growth:
+        """What additions to one side brought together, with the last row of each entity.
+
+        Args:
+            lines: those of the additions, in order; at least one.
+            piece: reads a piece by its line and its place there; one that later rows have replaced
+                is not read.
+        """
+        labels = [label for line in lines for label in json.loads(piece(line, 0))]
+        triples = np.concatenate([np.frombuffer(piece(line, 1), "<i8") for line in lines])
+        every = np.concatenate([np.frombuffer(piece(line, 2), "<i8") for line in lines])
+        ids, from_the_end = np.unique(every[::-1], return_index=True)
+        target = np.full(len(every), -1)  # where a written row goes; -1: a later one is there
+        target[len(every) - 1 - from_the_end] = np.arange(len(ids))
+        width = lines[0]["rows"][1]
+        rows = np.empty((len(ids), width), np.float32)
+        start = 0
+        for line in lines:
+            end = start + line["rows"][0]
+            for place, at in enumerate(range(start, end, line["chunk"])):
+                to = target[at : min(at + line["chunk"], end)]
+                if (to >= 0).any():
+                    found = np.frombuffer(piece(line, 3 + place), "<f4").reshape(-1, width)
+                    rows[to[to >= 0]] = found[to >= 0]
+            start = end
+        return cls(
+            lines[0]["side"],
+            triples.astype(np.int64).reshape(-1, 3),
+            labels,
+            lines[0]["first"],
+            ids.astype(np.int64),
+            rows,
+        )
