@@ -104,8 +104,9 @@ class Prediction:
         there = [
             (h, r, t) for h, r, t in self.test if h in names[0] and r in names[1] and t in names[0]
         ]
-        print(f"  {len(self.test) - len(there)} of {len(self.test):,} test triples name an entity "
-              "that is in no triple of a known relation: left out")  # fmt: skip
+        left_out = len(self.test) - len(there)
+        print(f"  {left_out} of {len(self.test):,} test triples name a relation that was not "
+              "trained, or an entity without a triple of one that was: left out")  # fmt: skip
         rows = model.evaluate(write(there, self.folder / "test.tsv"))[0]
         return {
             row["name"]: {name: row[name] for name in METRICS}
