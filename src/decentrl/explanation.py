@@ -118,8 +118,10 @@ def _weights(
     model, shift = growing.model, graph.trained.shift
     n_relations = len(model.seen_relations)
     by_neighbour: dict[int, list[Edge]] = {}
+    by_relation: dict[tuple[int, str], list[Edge]] = {}
     for edge in edges:
         by_neighbour.setdefault(edge[0], []).append(edge)
+        by_relation.setdefault(edge[1:], []).append(edge)
     total = dict.fromkeys(edges, 0.0)
     attentions = growing.attention(graph, part)
     for attention in attentions:
@@ -130,8 +132,10 @@ def _weights(
         ):
             role = "head" if kind < n_relations else "tail"
             same = [(neighbour, kind % n_relations - shift, role)]
-            if kind < 0:  # this encoder reads neighbours, by whatever relation
+            if kind < 0:  # a neighbour, by whatever relation
                 same = by_neighbour.get(neighbour, [(neighbour, -1, "head")])
+            elif neighbour < 0:  # a relation, to whatever neighbour
+                same = by_relation.get((kind % n_relations - shift, role), [])
             for edge in same:
                 total[edge] = total.get(edge, 0.0) + weight / len(same) / len(attentions)
     uniform = getattr(model, "weight", 0.0) if attentions else 1.0

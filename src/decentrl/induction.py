@@ -23,7 +23,7 @@ from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.relational import PropagationView, RelationalView
 from decentrl.graph.view import GraphView
 from decentrl.nn.alignment import AlignmentModel, join
-from decentrl.nn.dan import NeighbourAttention
+from decentrl.nn.dan import NeighbourAttention, RelationContext
 from decentrl.nn.dropout import at_rest
 from decentrl.nn.given import Given
 from decentrl.nn.prediction import PredictionModel
@@ -45,7 +45,11 @@ SMALL = 1000
 
 
 class Attention(NamedTuple):
-    """Weights of edges row ← column in local ids; ``kinds`` are relations, -1 where none counts."""
+    """Weights of edges row ← column in local ids; ``kinds`` are directed relations.
+
+    Either is -1 where it does not count: a neighbour by whatever relation, or a relation to
+    whatever neighbour.
+    """
 
     rows: Tensor
     columns: Tensor
@@ -109,7 +113,7 @@ class Induction:
         handles = [
             module.register_forward_hook(listen)
             for module in (() if self.model is None else self.model.modules())
-            if isinstance(module, ReflectionLayer | NeighbourAttention)
+            if isinstance(module, ReflectionLayer | NeighbourAttention | RelationContext)
         ]
         try:
             self.rows(part, trained, take)
@@ -122,12 +126,18 @@ class Induction:
         _, which = self._with_few_relations(part)
         with torch.no_grad(), at_rest(self.model):
             for module, inputs in heard:
-                weights = module.weights(*inputs)
-                if isinstance(module, ReflectionLayer):
+                if isinstance(module, RelationContext):
+                    edges = inputs[2]
+                    columns, kinds = torch.full_like(edges.rows, -1), edges.columns
+                    weights = module.attention.weights(*inputs)
+                elif isinstance(module, ReflectionLayer):
                     edges, kinds = inputs[2].nodes, which[inputs[2].relations.columns]
+                    columns, weights = edges.columns, module.weights(*inputs)
                 else:
-                    edges, kinds = inputs[2], torch.full_like(inputs[2].rows, -1)
-                found.append(Attention(edges.rows, edges.columns, kinds, weights))
+                    edges = inputs[2]
+                    columns, kinds = edges.columns, torch.full_like(edges.rows, -1)
+                    weights = module.weights(*inputs)
+                found.append(Attention(edges.rows, columns, kinds, weights))
         return found
 
     def _made(
