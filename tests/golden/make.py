@@ -56,7 +56,10 @@ def aligner() -> Aligner:
         (later[0], later[1]), test[:, 0] == SIZE - 1,
     )  # fmt: skip
     settings = ("model.dim=4", "training.epochs=3", "training.validate_every=1")
-    return Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
+    made = Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
+    # Since version 2 a bundle can hold what new entities read, and entities that were added.
+    made.add([("l/new", "l/next", "l/e00"), ("l/e02", "l/over", "l/new")], side="left")
+    return made
 
 
 def predictor() -> Predictor:
