@@ -43,7 +43,7 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     The neighbour with the most weight comes first, by all its relations together.
 
     The weight of an edge is the mean of what the encoder's attentions give it, in every layer and
-    view. Seed propagation gives all edges the same weight; where it takes part, so does that.
+    view; where seed propagation takes part, so does the share that the edge has in that.
 
     Args:
         moved: for so many of the weightiest neighbours, and for the last, tell how far the vector
@@ -123,13 +123,14 @@ def _weights(
         by_neighbour.setdefault(edge[0], []).append(edge)
         by_relation.setdefault(edge[1:], []).append(edge)
     total = dict.fromkeys(edges, 0.0)
-    attentions = growing.attention(graph, part)
-    for attention in attentions:
+    for attention in growing.attention(graph, part):
         mine = attention.rows == own
         columns, kinds = attention.columns[mine].tolist(), attention.kinds[mine].tolist()
         for neighbour, kind, weight in zip(
             columns, kinds, attention.weights[mine].tolist(), strict=True
         ):
+            if neighbour == own:  # who is joined to itself tells nothing new
+                continue
             role = "head" if kind < n_relations else "tail"
             same = [(neighbour, kind % n_relations - shift, role)]
             if kind < 0:  # a neighbour, by whatever relation
@@ -137,13 +138,7 @@ def _weights(
             elif neighbour < 0:  # a relation, to whatever neighbour
                 same = by_relation.get((kind % n_relations - shift, role), [])
             for edge in same:
-                total[edge] = total.get(edge, 0.0) + weight / len(same) / len(attentions)
-    uniform = getattr(model, "weight", 0.0) if attentions else 1.0
-    for edge in edges:
-        total[edge] = (1 - uniform) * total[edge] + uniform / len(edges)
-    if uniform:
-        for edge in total.keys() - set(edges):
-            total[edge] *= 1 - uniform
+                total[edge] = total.get(edge, 0.0) + weight / len(same)
     edges[:] = list(total)
     scale = sum(total.values())  # an attention that found nobody to attend to has no weights
     if not scale:

@@ -104,7 +104,16 @@ class Induction:
         return states
 
     def attention(self, part: Neighbourhood, trained: Mask, take: Take) -> list[Attention]:
-        """What every attention of the encoder attends to when it makes these rows."""
+        """What these rows are made of, in shares: the weights of a row sum to 1 in all.
+
+        Every attention of the encoder, in every layer and view, has the same share.
+        """
+        return self._attention(part, trained, take)[0]
+
+    def _attention(
+        self, part: Neighbourhood, trained: Mask, take: Take
+    ) -> tuple[list[Attention], dict[str, Tensor]]:
+        """:meth:`attention`, and what was made meanwhile."""
         heard: list[tuple[Any, tuple[Any, ...]]] = []
 
         def listen(module: torch.nn.Module, inputs: tuple[Any, ...], _: Any) -> None:
@@ -116,13 +125,13 @@ class Induction:
             if isinstance(module, ReflectionLayer | NeighbourAttention | RelationContext)
         ]
         try:
-            self.rows(part, trained, take)
+            made = self._made(part, trained, self._reader(part, take))
         finally:
             for handle in handles:
                 handle.remove()
         found: list[Attention] = []
         if self.model is None:
-            return found
+            return found, made
         _, which = self._with_few_relations(part)
         with torch.no_grad(), at_rest(self.model):
             for module, inputs in heard:
@@ -137,8 +146,8 @@ class Induction:
                     edges = inputs[2]
                     columns, kinds = edges.columns, torch.full_like(edges.rows, -1)
                     weights = module.weights(*inputs)
-                found.append(Attention(edges.rows, columns, kinds, weights))
-        return found
+                found.append(Attention(edges.rows, columns, kinds, weights / len(heard)))
+        return found, made
 
     def _made(
         self, part: Neighbourhood, trained: Mask, read: Callable[[str], Tensor]
@@ -288,9 +297,7 @@ class AlignmentInduction(Induction):
             )
             parts.append(unit_rows(made[STATES].clone()))
         if self.weight:
-            edges = PropagationView.build(
-                few.triples, len(part.entities), len(kinds) // 2, self.device
-            )
+            edges, kinds = self._propagation_view(part)
             given = self._given(part, read(PROPAGATION), 1)
             made[PROPAGATION] = self.propagation.entities(edges, given, kinds)
             features = self.propagation.features(edges, made[PROPAGATION], ~given.mask, kinds)
@@ -298,6 +305,27 @@ class AlignmentInduction(Induction):
             parts.append(features * self.weight**0.5)
         made[VECTORS] = torch.cat(parts, 1)
         return made
+
+    def _attention(
+        self, part: Neighbourhood, trained: Mask, take: Take
+    ) -> tuple[list[Attention], dict[str, Tensor]]:
+        found, made = super()._attention(part, trained, take)
+        if not self.weight:
+            return found, made
+        # Seeds are summed up, not attended to: an edge counts by how much it brings.
+        found = [a._replace(weights=(1 - self.weight) * a.weights) for a in found]
+        edges, kinds = self._propagation_view(part)
+        new = torch.from_numpy(part.new).to(self.device)
+        lengths = self.propagation.lengths(edges, made[PROPAGATION], new, kinds)
+        total = torch.zeros(len(new), device=self.device).index_add_(0, edges.edges.rows, lengths)
+        share = self.weight * lengths / total.clamp(min=1e-12)[edges.edges.rows]
+        ends = edges.edges.rows, edges.edges.columns, kinds[edges.kinds]
+        return [*found, Attention(*ends, share)], made
+
+    def _propagation_view(self, part: Neighbourhood) -> tuple[PropagationView, Tensor]:
+        few, kinds = self._with_few_relations(part)
+        n = len(part.entities)
+        return PropagationView.build(few.triples, n, len(kinds) // 2, self.device), kinds
 
     def students(self, states: Tensor) -> Tensor:
         if not isinstance(self.model, AlignmentModel):

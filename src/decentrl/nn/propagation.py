@@ -7,6 +7,8 @@ Nothing of an entity's own enters, so one that arrives later has its features at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -138,17 +140,32 @@ class GrownPropagation:
         There all edges are gone over once for each coordinate; here they are few, and gone over
         once, some at a time.
         """
+        out = entities.new_zeros(len(entities), self.projection.shape[1])
+        for edges, parts in self._parts(view, entities, new, kinds):
+            out.index_add_(0, view.edges.rows[edges], parts)
+        return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+
+    def lengths(
+        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+    ) -> Tensor:
+        """How much every edge brings to the features of ``new``: [n_edges], 0 for others."""
+        found = entities.new_zeros(view.edges.n_edges)
+        for edges, parts in self._parts(view, entities, new, kinds):
+            found[edges] = parts.norm(dim=1)
+        return found
+
+    def _parts(
+        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some edges, int64[k], and what each brings, [k, relation_dim · width]."""
         values: Tensor = entities @ self.projection
-        out = torch.zeros_like(values)
-        for edges in (
-            new[view.edges.rows].nonzero()[:, 0].tensor_split(1 + view.edges.n_edges // 1024)
-        ):
+        every = new[view.edges.rows].nonzero()[:, 0]
+        for edges in every.tensor_split(1 + view.edges.n_edges // 1024):
             weights = self.by_relation[kinds[view.kinds[edges]]][:, :, None]
             parts = values[view.edges.columns[edges]].view(
                 len(edges), self.by_relation.shape[1], self.width
             )
-            out.index_add_(0, view.edges.rows[edges], (weights * parts).flatten(1))
-        return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+            yield edges, (weights * parts).flatten(1)
 
 
 def _moved(entities: Tensor, relations: Tensor, view: PropagationView) -> Tensor:
