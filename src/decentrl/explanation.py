@@ -50,6 +50,11 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
             moves without them.
     """
     graph = growing.sides[side]
+    if set(growing.model.widths) == {VECTORS}:
+        raise InputError(
+            "this model reads no neighbours: a vector is the entity's own embedding",
+            remedy="train with model.encoder=dan or reflection to have it explained",
+        )
     part = _around(growing, graph, entity)
     own = int(np.searchsorted(part.entities, entity))
     edges = _edges(part.triples, own)

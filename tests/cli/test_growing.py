@@ -163,7 +163,9 @@ def test_who_has_no_vector_is_named(decentrl: Command, people_file: Path, tmp_pa
     done = decentrl("export", run, "-o", output)
     assert done.err == f"{output}: 47 vectors, 2 entities without one left out\n"
     done = decentrl("explain", run, "new")
-    assert done.code == 0
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: this model reads no neighbours: a vector is the entity's")
+    assert done.err.count("\n") == 1
 
 
 def test_a_refresh_comes_once_and_after_all_files(decentrl: Command, case: Case) -> None:
