@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from decentrl.index import ExactIndex, FaissIndex, Index
+from decentrl.index import ExactIndex, FaissIndex
+from decentrl.matching.point import Search
 
 
 def clustered(n: int, dim: int, queries: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -45,7 +46,7 @@ def gaussian(n: int, dim: int, queries: int) -> tuple[Tensor, Tensor]:
     return made[:n], made[n:]
 
 
-def latency(index: Index, queries: Tensor) -> tuple[float, float, Tensor]:
+def latency(index: Search, queries: Tensor) -> tuple[float, float, Tensor]:
     """Milliseconds, median and 95th percentile, and what was found [q, 10]."""
     times, found = [], []
     index.search(queries[:1], 10)

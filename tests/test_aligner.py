@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from decentrl.aligner import Aligner, pick_device
+from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.device import pick_device
 from decentrl.errors import ConfigError, DecentRLError, InputError, UnknownLabelError
 from decentrl.matching.answers import answer, best_pairs
 

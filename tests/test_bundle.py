@@ -407,7 +407,7 @@ def fail_at_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old bundle has been moved away when the new one cannot take its place."""
-    monkeypatch.setattr(module, "_exchange", lambda *_: False)  # as on other systems
+    monkeypatch.setattr("decentrl.folders._exchange", lambda *_: False)  # as on other systems
     original = Path.rename
 
     def rename(self: Path, target: Path) -> Path:
@@ -419,7 +419,7 @@ def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_at_the_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_exchange", stop)
+    monkeypatch.setattr("decentrl.folders._exchange", stop)
 
 
 FAILURES = [

@@ -14,6 +14,7 @@ SOURCE = Path(decentrl.__file__).parent
 ORDER = (
     "_version",
     "errors",
+    "folders",
     "config",
     "device",
     "data",

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from decentrl.alignment_state import SIDES, AlignmentState, Side, check_side
-from decentrl.alignment_state import merged_graphs as _graphs
+from decentrl.alignment_state import SIDES, AlignmentState, Side, check_side, merged_graphs
 from decentrl.asking import OTHER
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.vocabulary import Ids
-from decentrl.device import cuda_devices, pick_device
+from decentrl.device import cuda_devices
 from decentrl.drift import Drift
 from decentrl.errors import ConfigError, InputError
 from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
@@ -33,7 +32,7 @@ from decentrl.training.fitting import World, fit_alignment
 from decentrl.training.loop import Row
 from decentrl.training.unlinked import Unlinked
 
-__all__ = ["SIDES", "Aligner", "Assign", "Side", "pick_device"]
+__all__ = ["SIDES", "Aligner", "Assign", "Side"]
 
 Assign = Literal["nearest", "mutual", "one-to-one"]
 
@@ -108,7 +107,7 @@ class Aligner(AlignmentState):
         self.seconds["read"] = time.perf_counter() - started
 
         started = time.perf_counter()
-        known, now = _graphs(task)
+        known, now = merged_graphs(task)
         world = World(
             known,
             now,

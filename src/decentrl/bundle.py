@@ -9,7 +9,6 @@ first read.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -29,6 +28,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
+from decentrl.folders import replace_folder, sync_folder
 from decentrl.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
             _sync(path)
         part.chmod(0o755)
         sync_folder(part)
-        _replace_folder(part, folder)
+        replace_folder(part, folder)
         sync_folder(folder.parent)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -233,34 +233,6 @@ def _sealed(manifest: Mapping[str, Any]) -> str:
     return json.dumps({**manifest, "sha256": seal}, indent=2) + "\n"
 
 
-def _replace_folder(source: Path, target: Path) -> None:
-    """Put a folder in the place of another; at every moment one of the two is there."""
-    if target.exists() and not _exchange(source, target):
-        old = target.with_name(f".{target.name}.old-{os.getpid()}")
-        target.rename(old)
-        try:
-            source.rename(target)
-        except BaseException:
-            old.rename(target)
-            raise
-    elif not target.exists():
-        source.rename(target)
-    # What this and killed writers left behind; only now, as the old one was the only whole one.
-    for stale in target.parent.iterdir():
-        if stale.name.startswith((f".{target.name}.part-", f".{target.name}.old-")):
-            shutil.rmtree(stale, ignore_errors=True)
-
-
-def _exchange(source: Path, target: Path) -> bool:
-    """Let two folders change places in one step, where the system can."""
-    try:
-        swap = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(swap(here, os.fsencode(source), here, os.fsencode(target), exchange) == 0)
-
-
 def recover_bundle(run: Path) -> None:
     """Put the old bundle back where a process was killed between taking it away and the new one.
 
@@ -275,15 +247,6 @@ def recover_bundle(run: Path) -> None:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """What was named in it stays so, whatever happens to the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

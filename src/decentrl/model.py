@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from decentrl.bundle import Bundle, bundle_folder, bundle_id, write_bundle
+from decentrl.bundle import Bundle, bundle_folder, bundle_id, recover_bundle, write_bundle
 from decentrl.device import cuda_devices
 from decentrl.drift import Drift, measure_drift
 from decentrl.errors import BundleError, ConfigError, InputError
@@ -27,7 +27,6 @@ from decentrl.store import Addition, Store
 
 REFIT = 0.5
 """Share of the epochs of a training from scratch that a warm start takes."""
-M = TypeVar("M", bound="GrowingModel")
 T = TypeVar("T")
 STORE = "store"
 """The folder of a run that keeps what was added."""
@@ -54,6 +53,11 @@ class GrowingModel:
     @property
     def task(self) -> Any:
         """What it learned from, with all that was added; an error if it has learned nothing."""
+        raise NotImplementedError
+
+    @classmethod
+    def _load(cls, run: str | PathLike[str], device: str, durable: bool) -> Self:
+        """Read a run once; see :meth:`load`."""
         raise NotImplementedError
 
     def _trained(self) -> Mapping[str, Trained]:
@@ -142,7 +146,7 @@ class GrowingModel:
             if self._run is not None or self._place is None:
                 raise
             before = growing.last
-            again = type(self).load(self._place, str(self.device))  # type: ignore[attr-defined]
+            again = self.load(self._place, str(self.device))
             self.__dict__.update(again.__dict__)
             return sum(addition.number > before for addition in self.log())
 
@@ -239,16 +243,25 @@ class GrowingModel:
     # Opening a run
 
     @classmethod
-    def _steady(cls: type[M], run: str | PathLike[str], load: Callable[[], M]) -> M:
-        """Load a run; once more if it was compacted meanwhile."""
+    def load(cls, run: str | PathLike[str], device: str = "auto", *, durable: bool = False) -> Self:
+        """Read what :meth:`save` wrote, and what was added since.
+
+        Args:
+            run: the folder of a run, or the bundle itself.
+            durable: what :meth:`add` takes in is kept in the run before it returns. One process at
+                a time can do so, others may load and ask meanwhile. Without it additions are in
+                this process alone.
+        """
+        if durable:
+            recover_bundle(Path(run))
         for _ in range(3):
             before = bundle_id(run)
             try:
-                return load()
+                return cls._load(run, device, durable)
             except BundleError:
-                if bundle_id(run) == before:
+                if bundle_id(run) == before:  # else it was compacted meanwhile
                     raise
-        return load()
+        return cls._load(run, device, durable)
 
     def _open(self, run: str | PathLike[str], bundle: Bundle[Any, Any], durable: bool) -> None:
         """See what was added to a run; with ``durable``, be the one who adds to it."""

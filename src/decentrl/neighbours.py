@@ -14,7 +14,8 @@ from torch import Tensor
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.growing import Growing
-from decentrl.index import ExactIndex, FaissIndex, Index, Vectors
+from decentrl.index import ExactIndex, FaissIndex, Vectors
+from decentrl.matching.point import Search
 from decentrl.store import Growth
 
 
@@ -79,7 +80,7 @@ class Indexes:
         vectors = growing.sides[side].take_vectors(ids)
         return vectors if self._unit else torch.nn.functional.normalize(vectors)
 
-    def get(self, growing: Growing, side: str, ann: bool) -> Index:
+    def get(self, growing: Growing, side: str, ann: bool) -> Search:
         """The exact index of a side, or the FAISS one."""
         return self.faiss(growing, side) if ann else ExactIndex(self.vectors(growing, side))
 

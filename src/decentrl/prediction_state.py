@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,6 @@ from decentrl.bundle import (
     Bundle,
     bundle_folder,
     read_bundle,
-    recover_bundle,
 )
 from decentrl.card import prediction_card, quality_of
 from decentrl.config import PredictionConfig
@@ -126,20 +124,6 @@ class PredictionState(GrowingModel):
             matching,
             {name: rows.all() for name, rows in self._memory.items()},
         )
-
-    @classmethod
-    def load(cls, run: str | PathLike[str], device: str = "auto", *, durable: bool = False) -> Self:
-        """Read what :meth:`save` wrote, and what was added since.
-
-        Args:
-            run: the folder of a run, or the bundle itself.
-            durable: what :meth:`add` takes in is kept in the run before it returns. One process at
-                a time can do so, others may load and ask meanwhile. Without it additions are in
-                this process alone.
-        """
-        if durable:
-            recover_bundle(Path(run))
-        return cls._steady(run, lambda: cls._load(run, device, durable))
 
     @classmethod
     def _load(cls, run: str | PathLike[str], device: str, durable: bool) -> Self:

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from decentrl.addition import CHUNK, Addition, Growth, Line
-from decentrl.bundle import sync_folder
 from decentrl.errors import BundleError, InputError
+from decentrl.folders import sync_folder
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
 

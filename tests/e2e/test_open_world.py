@@ -11,7 +11,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from decentrl.aligner import Aligner, _graphs
+from decentrl.aligner import Aligner
+from decentrl.alignment_state import merged_graphs
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
 from decentrl.nn.alignment import AlignmentModel
@@ -60,7 +61,7 @@ def unseen(task: AlignmentTask) -> tuple[np.ndarray, np.ndarray]:
 
 def encode_again(aligner: Aligner, weights: dict[str, torch.Tensor]) -> torch.Tensor:
     """All vectors, from weights, with the graph that queries see."""
-    known, now = _graphs(aligner.task)
+    known, now = merged_graphs(aligner.task)
     config = aligner.config
     model: AlignmentModel | RelationalModel
     if config.model.encoder == "reflection":

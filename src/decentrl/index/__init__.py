@@ -1,6 +1,6 @@
 """Nearest neighbours: :class:`ExactIndex` looks at all, :class:`FaissIndex` where it is likely."""
 
-from decentrl.index.exact import ExactIndex, Index, Rows, Vectors
+from decentrl.index.exact import ExactIndex, Rows, Vectors
 from decentrl.index.ivf import FaissIndex
 
-__all__ = ["ExactIndex", "FaissIndex", "Index", "Rows", "Vectors"]
+__all__ = ["ExactIndex", "FaissIndex", "Rows", "Vectors"]

@@ -36,32 +36,6 @@ class Rows(Protocol):
 Vectors = Tensor | Rows
 
 
-class Index(Protocol):
-    """What both indexes do."""
-
-    def search(
-        self,
-        queries: Tensor,
-        top: int,
-        *,
-        scale: float = 1.0,
-        bias: Tensor | None = None,
-        allowed: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The best candidates of each query, best first.
-
-        Args:
-            queries: float32[b, d].
-            top: how many of each.
-            scale: above 0.
-            bias: float32[n], finite, added to each candidate's score.
-            allowed: bool[n], the candidates that may be found.
-        Returns:
-            scores float32[b, top] and ids int64[b, top] on the CPU, filled up with -inf and -1.
-        """
-        ...
-
-
 def rows_of(vectors: Vectors, chosen: slice) -> Tensor:
     """float32[k, d], the vectors of consecutive ids."""
     return vectors[chosen] if isinstance(vectors, Tensor) else vectors.rows(chosen)
@@ -90,7 +64,7 @@ class ExactIndex:
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Index.search`."""
+        """See :class:`decentrl.matching.point.Search`."""
         check(queries, self.vectors.shape[1], top, scale)
         scores, ids = nothing(len(queries), top, torch.device("cpu"))
         for start in range(0, len(queries), _QUERIES):

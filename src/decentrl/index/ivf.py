@@ -141,7 +141,7 @@ class FaissIndex:
         allowed: Tensor | None = None,
         probes: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Index.search`.
+        """See :class:`decentrl.matching.point.Search`.
 
         Args:
             probes: how many lists to look into; default: ``self.probes``.

@@ -39,7 +39,17 @@ class Search(Protocol):
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Scores float32[b, top] and ids int64[b, top], filled up with -inf and -1."""
+        """The candidates with the highest scale · query·candidate + bias[candidate], best first.
+
+        Args:
+            queries: float32[b, d].
+            top: how many of each.
+            scale: above 0.
+            bias: float32[n], finite.
+            allowed: bool[n], the candidates that may be found.
+        Returns:
+            scores float32[b, top] and ids int64[b, top] on the CPU, filled up with -inf and -1.
+        """
         ...
 
 
