@@ -105,6 +105,7 @@ def write(job: Job, aligner: Aligner) -> None:
         "device": device_name(aligner),
         "seconds": {"train": round(aligner.seconds["train"], 2)},
         "rounds": aligner.chosen_rounds,
+        "valid": [round(row["mrr"], 6) for row in aligner.rounds],
         "confidence": {name: round(x, 4) for name, x in aligner.confidence().items()},
         "results": rows,
     }

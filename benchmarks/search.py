@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from decentrl import Aligner, AlignmentTask, Config, load_dataset
-from decentrl.training.unlinked import Unlinked, validate
+from decentrl.training.unlinked import Unlinked, held_out_ranks, in_short
 
 MATCHERS = ("csls", "sinkhorn")
 NAMES = ("hits@1", "mrr")
@@ -47,7 +47,8 @@ def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     config = aligner.config.matching
     values = []
     for matcher in MATCHERS:
-        found = validate(vectors, unlinked, valid, replace(config, matcher=matcher))
+        matching = replace(config, matcher=matcher)
+        found = in_short(held_out_ranks(vectors, unlinked, valid, matching))
         values += [found[name] for name in NAMES]
     return line, values + [row["hits@1"] for row in aligner.rounds]
 

@@ -18,6 +18,7 @@ from decentrl.config import Config
 from decentrl.errors import InputError
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
+from decentrl.matching.ranks import Ranks
 from decentrl.nn.relational import RelationalModel
 from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, World, fit_alignment, planned_epochs
@@ -110,15 +111,19 @@ class Scripted:
         self.mrr, self.vectors, self.found = list(mrr), list[Tensor](), [NONE]
         original = fitting.found_links
 
-        def validate(vectors: Tensor, *_: object) -> dict[str, float]:
+        def held_out_ranks(vectors: Tensor, *_: object) -> Ranks:
+            """As if there were a thousand links, found at once or hardly at all, and each round
+            missed a hundred others than the one before."""
+            number = len(self.vectors)
             self.vectors.append(vectors.clone())
-            return {"hits@1": 0.0, "hits@10": 0.0, "mrr": self.mrr[len(self.vectors) - 1]}
+            lost = torch.arange(1000) >= 1000 * self.mrr[number]
+            return Ranks(10**6 * lost.roll(100 * number), torch.ones(1000, dtype=torch.int64))
 
         def found_links(*arguments: Any) -> Ids:
             self.found.append(original(*arguments))
             return self.found[-1]
 
-        monkeypatch.setattr(fitting, "validate", validate)
+        monkeypatch.setattr(fitting, "held_out_ranks", held_out_ranks)
         monkeypatch.setattr(fitting, "found_links", found_links)
 
 
@@ -151,11 +156,11 @@ def test_links_that_say_nothing_about_these_graphs_are_refused() -> None:
 
 @encoders
 @pytest.mark.parametrize("rounds", [0, 2])
-def test_every_round_is_measured_and_the_best_one_chosen(encoder: str, rounds: int) -> None:
+def test_every_round_is_measured_and_a_good_one_chosen(encoder: str, rounds: int) -> None:
     fitted = fit(configured("training.refit=false", encoder=encoder, rounds=rounds), VALID)
     assert [list(row) for row in fitted.rounds] == [["hits@1", "hits@10", "mrr"]] * (rounds + 1)
     mrr = [row["mrr"] for row in fitted.rounds]
-    assert fitted.chosen == mrr.index(max(mrr))
+    assert fitted.chosen >= mrr.index(max(mrr))
     assert mrr[fitted.chosen] >= mrr[0]
     assert fitted.confidence is not None
     assert 0 <= fitted.confidence.threshold <= 1
@@ -163,7 +168,14 @@ def test_every_round_is_measured_and_the_best_one_chosen(encoder: str, rounds: i
 
 @pytest.mark.parametrize(
     ("mrr", "chosen"),
-    [((0.5, 0.4, 0.3), 0), ((0.3, 0.5, 0.4), 1), ((0.3, 0.4, 0.5), 2), ((0.4, 0.4, 0.4), 0)],
+    [
+        ((0.5, 0.4, 0.3), 0),
+        ((0.3, 0.5, 0.4), 1),
+        ((0.3, 0.4, 0.5), 2),
+        ((0.4, 0.4, 0.4), 2),
+        ((0.3, 0.5, 0.499), 2),  # that much is luck
+        ((0.5, 0.499, 0.499), 0),  # but never worse than without self-training
+    ],
 )
 def test_without_a_second_pass_the_chosen_round_is_what_stays(
     monkeypatch: pytest.MonkeyPatch, mrr: tuple[float, ...], chosen: int
@@ -171,8 +183,8 @@ def test_without_a_second_pass_the_chosen_round_is_what_stays(
     script = Scripted(monkeypatch, *mrr)
     config = configured("training.refit=false", rounds=2)
     fitted = fit(config, VALID)
-    assert fitted.chosen == chosen  # of equally good rounds the first
-    assert [row["mrr"] for row in fitted.rounds] == list(mrr)
+    assert fitted.chosen == chosen  # of equally good rounds the last
+    assert [row["mrr"] for row in fitted.rounds] == pytest.approx(list(mrr), abs=1e-5)
     assert torch.equal(fitted.vectors, script.vectors[chosen])
     assert not any(torch.equal(fitted.vectors, script.vectors[k]) for k in {0, 1, 2} - {chosen})
     assert np.array_equal(fitted.found, script.found[chosen])

@@ -636,3 +636,65 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     assert after is not None
     assert after["mrr"] == max(row.get("valid_mrr", 0) for row in history)
     assert after["mrr"] > 0.4 > 0.3 > max(guess["mrr"], before["mrr"])
+
+
+# Steps that share an encoding.
+
+
+@made_by_neighbours
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_an_encoding_for_some_steps_learns_their_mean(encoder: str, hidden: int) -> None:
+    settings = f"model.encoder={encoder}", "model.own=add", f"model.hidden={hidden}"
+    one, all_ = objective(*settings), objective(*settings, "model.reuse=3", "training.batch=6")
+    steps = list(all_.batches(np.random.default_rng(0)))
+    assert [len(step) for step in steps] != [len(everything(all_))]
+    groups = [steps[i : i + 3] for i in range(0, len(steps), 3)]
+    rng = np.random.default_rng(0)
+    seen = [all_.loss(step, rng).backward() for step in all_.batches(rng)]
+    assert len(seen) == len(steps)
+    # The same by hand: what is hidden for one of the steps is hidden for all of them.
+    for group in groups:
+        share = 1 / len(group)
+        made = one.model.encode(one.view, one._kept(np.concatenate(group), rng))
+        assert made is not None
+        for step in group:
+            one._encoded = lambda *_, g=made: g  # type: ignore[method-assign]
+            leaves = [p for p in one.model.parameters() if p.requires_grad]
+            found = torch.autograd.grad(
+                one.loss(step, rng), leaves, retain_graph=True, allow_unused=True
+            )
+            inside = {id(p) for p in _made_with(one.model)}
+            for parameter, gradient in zip(leaves, found, strict=True):
+                if gradient is not None:
+                    factor = share if id(parameter) in inside else 1.0
+                    parameter.grad = factor * gradient + (
+                        0 if parameter.grad is None else parameter.grad
+                    )
+    for (name, mine), theirs in zip(
+        one.model.named_parameters(), all_.model.parameters(), strict=True
+    ):
+        assert (mine.grad is None) == (theirs.grad is None), name
+        if mine.grad is not None and theirs.grad is not None:
+            torch.testing.assert_close(theirs.grad, mine.grad, msg=name)
+
+
+def _made_with(model: PredictionModel) -> list[Tensor]:
+    """What the encoder is made of."""
+    if model.dan is not None:
+        return [model.inputs, *model.dan.parameters()]
+    assert model.reflection is not None
+    return list(model.reflection.parameters())
+
+
+def test_an_epoch_with_shared_encodings_encodes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = objective("model.reuse=4", "training.batch=4")
+    calls: list[int] = []
+    original = made.model.encode
+    monkeypatch.setattr(made.model, "encode", lambda *a: (calls.append(1), original(*a))[1])
+    rng = np.random.default_rng(0)
+    steps = 0
+    for batch in made.batches(rng):
+        made.loss(batch, rng).backward()
+        steps += 1
+    assert len(calls) == -(-steps // 4)
+    assert made._shared is None  # nothing is left for the next epoch

@@ -14,8 +14,16 @@ from decentrl.config import MatchingConfig
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.answers import best_pairs
 from decentrl.matching.confidence import choose_threshold, evidence
+from decentrl.matching.ranks import Ranks
 from decentrl.training import unlinked as unlinked_module
-from decentrl.training.unlinked import Unlinked, found_links, learn_confidence, validate
+from decentrl.training.unlinked import (
+    Unlinked,
+    found_links,
+    held_out_ranks,
+    in_short,
+    learn_confidence,
+    not_worse,
+)
 
 LEFT, RIGHT = 7, 6
 NOBODY = np.empty(0, np.int64)
@@ -102,7 +110,8 @@ def test_held_out_links_are_ranked_among_all_unlinked_entities(matcher: str, noi
     vectors = noisy_twins(size, noise)
     known = np.stack((np.arange(8), size + np.arange(8)), axis=1)
     valid = np.stack((np.arange(10, 22), size + np.arange(10, 22)), axis=1)
-    found = validate(vectors, Unlinked.of(size, 2 * size, known, valid), valid, config)
+    unlinked = Unlinked.of(size, 2 * size, known, valid)
+    found = in_short(held_out_ranks(vectors, unlinked, valid, config))
 
     left, right = range(8, size), range(size + 8, 2 * size)
     cosine = np.array([[float(vectors[i] @ vectors[j]) for j in right] for i in left])
@@ -117,9 +126,24 @@ def test_held_out_links_are_ranked_among_all_unlinked_entities(matcher: str, noi
 def test_candidates_that_cannot_be_told_apart_share_their_ranks() -> None:
     vectors = torch.ones(8, 1)
     valid = np.array([(0, 4), (1, 5)])
-    found = validate(vectors, Unlinked.of(4, 8, valid[:0], valid), valid, MatchingConfig())
+    unlinked = Unlinked.of(4, 8, valid[:0], valid)
+    found = in_short(held_out_ranks(vectors, unlinked, valid, MatchingConfig()))
     assert found["hits@1"] == pytest.approx(1 / 4)
     assert found["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+
+
+def ranked(*places: int) -> Ranks:
+    return Ranks(torch.tensor(places) - 1, torch.ones(len(places), dtype=torch.int64))
+
+
+def test_a_loss_within_its_standard_error_is_luck() -> None:
+    best = ranked(*[1] * 100)
+    assert not_worse(best, best)
+    assert not_worse(ranked(*[1] * 98, 2, 2), ranked(2, *[1] * 99))  # .005 lost, error .009
+    assert not not_worse(ranked(*[1] * 90, *[2] * 10), best)  # .05 and .015
+    assert not_worse(ranked(*[2] * 50, *[1] * 50), ranked(*[1] * 50, *[2] * 50))  # others are lost
+    assert not_worse(best, ranked(*[2] * 100))
+    assert not not_worse(ranked(*[2] * 100), best)  # all the same: no error at all
 
 
 @given(st.integers(0, 2**16), st.floats(0, 1), st.integers(2, 12), st.integers(2, 12))

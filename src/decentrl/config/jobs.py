@@ -182,6 +182,10 @@ class PredictionModelConfig:
         at_least=0,
         at_most=1,
     )
+    reuse: int = setting(
+        1, "steps that share one encoding of the graph; the encoder learns from all at once",
+        at_least=1,
+    )  # fmt: skip
     dropout: float = setting(0.3, "dropout on entity vectors", at_least=0, at_most=1)
 
 

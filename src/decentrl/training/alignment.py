@@ -14,7 +14,7 @@ from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import gather
 from decentrl.nn.alignment import AlignmentModel, join
 from decentrl.nn.losses import contrastive_alignment_loss, joined_dots
-from decentrl.training.unlinked import Unlinked, validate
+from decentrl.training.unlinked import Unlinked, held_out_ranks, in_short
 
 
 class AlignmentObjective:
@@ -89,4 +89,5 @@ class AlignmentObjective:
         if not len(self.valid):
             return None
         vectors = self.model.encode(self.view)
-        return validate(vectors, self.unlinked, self.valid, self.config.matching)
+        matching = self.config.matching
+        return in_short(held_out_ranks(vectors, self.unlinked, self.valid, matching))

@@ -25,13 +25,21 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import PropagationView
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
+from decentrl.matching.ranks import Ranks
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.nn.propagation import SeedPropagation, same_relations
 from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
 from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
-from decentrl.training.unlinked import Unlinked, found_links, learn_confidence, validate
+from decentrl.training.unlinked import (
+    Unlinked,
+    found_links,
+    held_out_ranks,
+    in_short,
+    learn_confidence,
+    not_worse,
+)
 
 Model = AlignmentModel | RelationalModel
 MODELS: dict[str, type[Model]] = {"dan": AlignmentModel, "reflection": RelationalModel}
@@ -327,22 +335,29 @@ def fit_alignment(world: World, valid: Ids) -> Fitted:
 
 
 def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
-    """Try rounds of self-training and leave the pass in the best one's state."""
+    """Try rounds of self-training and leave the pass in the state of the one chosen.
+
+    That is the last round that is not clearly worse than the best one before it, and not worse
+    than none at all. By MRR, which is steadier than Hits@1 on a few hundred links.
+    """
     config = first.world.config
     unlinked = first.unlinked()
     rounds: list[dict[str, float]] = []
-    best = -1.0
+    best: Ranks | None = None
     for number in range(config.self_training.rounds + 1):
         if number:
             first.go_on()
         vectors = first.vectors("known")
-        rounds.append(validate(vectors, unlinked, first.valid, config.matching))
-        if rounds[-1]["mrr"] > best:  # steadier than Hits@1 on a few hundred links
-            best, chosen = rounds[-1]["mrr"], number
-            kept = first.state()
+        ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
+        rounds.append(in_short(ranks))
+        mrr = [row["mrr"] for row in rounds]
+        if best is None or (mrr[-1] >= mrr[0] and not_worse(ranks, best)):
+            chosen, kept = number, first.state()
             confidence = learn_confidence(
                 vectors, unlinked, first.valid, config.matching, config.seed
             )
+        if best is None or mrr[-1] == max(mrr):
+            best = ranks
     first.restore(*kept)
     return chosen, rounds, confidence
 

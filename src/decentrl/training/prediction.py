@@ -90,6 +90,8 @@ class PredictionObjective:
         self._column = np.full(len(seen), -1)
         chosen = np.random.default_rng(seed).permutation(len(valid))[:VALIDATED]
         self.valid = Queries.of(valid[np.sort(chosen)], n_relations)
+        self._ahead: list[Ids] = []
+        self._shared: _Shared | None = None
         self._pairs = None
         if config.model.hidden and config.model.encoder != "none":
             self._pairs = _Pairs(self.queries, view, self.n_entities)
@@ -99,8 +101,11 @@ class PredictionObjective:
         if self.config.training.batch:  # a small graph needs its steps too
             size = max(1, min(size, -(-len(self.queries) // STEPS)))
         order = rng.permutation(len(self.queries))
-        for start in range(0, len(order), size):
-            yield np.sort(order[start : start + size])
+        steps = [np.sort(order[start : start + size]) for start in range(0, len(order), size)]
+        together = self.config.model.reuse
+        for start in range(0, len(steps), together):
+            self._ahead = steps[start : start + together]
+            yield from self._ahead
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         model, settings, queries = self.model, self.config.loss, self.queries
@@ -111,11 +116,7 @@ class PredictionObjective:
 
         rows, index = queries.places(batch)
         answers = queries.answers[index]
-        kept = None
-        if self._pairs is not None:
-            share = self.config.model.hidden
-            kept = self._pairs.kept(index if share == 1 else index[rng.random(len(index)) < share])
-        g = model.encode(self.view, kept)
+        g = self._encoded(batch, rng)
         x = model.vectors(self.view, g)
         entities, relations = put(queries.entities[batch]), put(queries.relations[batch])
         asked = model.questions(x, entities, relations)
@@ -142,6 +143,28 @@ class PredictionObjective:
         if model.distillation is not None and g is not None:
             loss = loss + self.config.distillation.weight * self._distilled(g, batch, rng, put)
         return loss
+
+    def _encoded(self, batch: Ids, rng: np.random.Generator) -> Tensor | None:
+        """What the encoder makes of the neighbours, for this step or for some steps ahead."""
+        if self.config.model.reuse == 1 or self.config.model.encoder == "none":
+            return self.model.encode(self.view, self._kept(batch, rng))
+        if self._shared is None:
+            steps = self._ahead or [batch]
+            made = self.model.encode(self.view, self._kept(np.concatenate(steps), rng))
+            assert made is not None
+            self._shared, self._ahead = _Shared(made, len(steps)), []
+        shared = self._shared
+        shared.left -= 1
+        if not shared.left:
+            self._shared = None
+        return shared.vectors
+
+    def _kept(self, batch: Ids, rng: np.random.Generator) -> Any:
+        """The edges that are not hidden while ``batch`` is learned; None if all are there."""
+        if self._pairs is None:
+            return None
+        share, (_, index) = self.config.model.hidden, self.queries.places(batch)
+        return self._pairs.kept(index if share == 1 else index[rng.random(len(index)) < share])
 
     def _candidates(self, answers: Ids, rng: np.random.Generator) -> Ids:
         """The entities that right answers are told apart from: those with a training triple."""
@@ -206,6 +229,22 @@ class PredictionObjective:
             )
         )
         return {name: found[name] for name in ("mrr", "hits@1", "hits@10")}
+
+
+class _Shared:
+    """One encoding for some steps. Gradients gather at its vectors; with the last step's they go
+    on into the encoder, as the mean over the steps."""
+
+    def __init__(self, made: Tensor, steps: int) -> None:
+        self.made, self.steps, self.left, self.learned = made, steps, steps, 0
+        self.vectors = made.detach().requires_grad_()
+        self.vectors.register_post_accumulate_grad_hook(self._pass_on)  # type: ignore[no-untyped-call]
+
+    def _pass_on(self, vectors: Tensor) -> None:
+        self.learned += 1
+        if self.learned == self.steps:
+            assert vectors.grad is not None
+            self.made.backward(vectors.grad / self.steps)  # type: ignore[no-untyped-call]
 
 
 class _Pairs:

@@ -19,8 +19,8 @@ from decentrl.matching.confidence import (
     fit_confidence,
 )
 from decentrl.matching.evaluate import apply_matcher
-from decentrl.matching.metrics import summary
-from decentrl.matching.ranks import rank
+from decentrl.matching.metrics import reciprocal_rank, summary
+from decentrl.matching.ranks import Ranks, rank
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import top_pairs
 
@@ -53,14 +53,29 @@ class Unlinked:
         return rows, torch.from_numpy(np.searchsorted(self.right, links[:, 1])).to(device)
 
 
-def validate(
+def held_out_ranks(
     vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
-) -> dict[str, float]:
-    """Hits@1, Hits@10 and MRR of held-out links, left to right, among all unlinked entities."""
+) -> Ranks:
+    """Where held-out links stand, left to right, among all unlinked entities."""
     scores = apply_matcher(unlinked.cosine(vectors), config.matcher, config)
     rows, targets = unlinked.places(valid, vectors.device)
-    found = summary(rank(scores.rows(rows), targets))
+    return rank(scores.rows(rows), targets)
+
+
+def in_short(ranks: Ranks) -> dict[str, float]:
+    """Hits@1, Hits@10 and MRR: what a validation tells."""
+    found = summary(ranks)
     return {name: found[name] for name in ("hits@1", "hits@10", "mrr")}
+
+
+def not_worse(now: Ranks, best: Ranks) -> bool:
+    """Whether the MRR of the same links is at most one standard error below the best one.
+
+    The error is that of the mean difference, link by link: a few hundred links cannot tell more.
+    """
+    lost = reciprocal_rank(best) - reciprocal_rank(now)
+    error = lost.std(correction=0) / max(1, len(lost)) ** 0.5
+    return bool(lost.mean() <= error)
 
 
 def found_links(vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig) -> Ids:
