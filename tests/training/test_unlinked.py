@@ -22,7 +22,7 @@ from decentrl.training.unlinked import (
     held_out_ranks,
     in_short,
     learn_confidence,
-    not_worse,
+    worth_keeping,
 )
 
 LEFT, RIGHT = 7, 6
@@ -138,12 +138,14 @@ def ranked(*places: int) -> Ranks:
 
 def test_a_loss_within_its_standard_error_is_luck() -> None:
     best = ranked(*[1] * 100)
-    assert not_worse(best, best)
-    assert not_worse(ranked(*[1] * 98, 2, 2), ranked(2, *[1] * 99))  # .005 lost, error .009
-    assert not not_worse(ranked(*[1] * 90, *[2] * 10), best)  # .05 and .015
-    assert not_worse(ranked(*[2] * 50, *[1] * 50), ranked(*[1] * 50, *[2] * 50))  # others are lost
-    assert not_worse(best, ranked(*[2] * 100))
-    assert not not_worse(ranked(*[2] * 100), best)  # all the same: no error at all
+    assert not worth_keeping(best, best)  # nothing has changed
+    assert worth_keeping(ranked(*[1] * 98, 2, 2), ranked(2, *[1] * 99))  # .005 lost, error .009
+    assert not worth_keeping(ranked(*[1] * 90, *[2] * 10), best)  # .05 and .015
+    assert worth_keeping(
+        ranked(*[2] * 50, *[1] * 50), ranked(*[1] * 50, *[2] * 50)
+    )  # others are lost
+    assert worth_keeping(best, ranked(*[2] * 100))
+    assert not worth_keeping(ranked(*[2] * 100), best)  # all the same: no error at all
 
 
 @given(st.integers(0, 2**16), st.floats(0, 1), st.integers(2, 12), st.integers(2, 12))

@@ -68,14 +68,15 @@ def in_short(ranks: Ranks) -> dict[str, float]:
     return {name: found[name] for name in ("hits@1", "hits@10", "mrr")}
 
 
-def not_worse(now: Ranks, best: Ranks) -> bool:
-    """Whether the MRR of the same links is at most one standard error below the best one.
+def worth_keeping(now: Ranks, best: Ranks) -> bool:
+    """Whether the MRR of the same links is better, or less than one standard error below the best.
 
     The error is that of the mean difference, link by link: a few hundred links cannot tell more.
+    What changes no link is not worth it.
     """
     lost = reciprocal_rank(best) - reciprocal_rank(now)
     error = lost.std(correction=0) / max(1, len(lost)) ** 0.5
-    return bool(lost.mean() <= error)
+    return bool(lost.mean() < error or lost.mean() < 0)
 
 
 def found_links(vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig) -> Ids:
