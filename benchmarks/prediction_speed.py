@@ -59,6 +59,7 @@ def measure(
         epochs.append(row["seconds"])
         if left:
             predictor._forget()
+            predictor._vectors, predictor._memory = None, {}  # they are of the epoch before
             mrr = predictor.evaluate()[0][0]["mrr"]
             print(f"epoch {row['epoch']:3d}  {spent:7.2f} s  test MRR {mrr:.4f}", flush=True)
             while left and mrr >= left[0]:

@@ -70,7 +70,9 @@ def test_a_preset_names_only_what_differs_from_the_defaults(name: str) -> None:
 
 
 def test_the_presets_are_these_and_the_strong_one_is_the_default() -> None:
-    assert preset_names() == ["paper", "paper-code", "propagate", "quick", "strong", "tiny"]
+    ours = ["paper", "paper-code", "propagate", "quick", "strong", "tiny"]
+    baselines = ["alinet", "gat", "gcn", "rotate", "transe"]
+    assert preset_names() == sorted(ours + baselines)
     assert DEFAULT_PRESET == Config().preset == "strong"
 
 
@@ -81,6 +83,7 @@ def test_presets_differ_in_what_learns() -> None:
         for config in [Config.from_preset(name)]
     }
     assert learns == {
+        **{name: (name, False) for name in ("alinet", "gat", "gcn", "rotate", "transe")},
         "paper": ("dan", False),
         "paper-code": ("dan", False),
         "tiny": ("dan", False),
@@ -158,7 +161,7 @@ def test_later_settings_win_and_others_stay() -> None:
         ("self_training.mass=1.5", r"self_training\.mass is 1\.5; it must be at most 1"),
         ("self_training.epoch=1", r"did you mean self_training\.epochs\?"),
         ("training.optimizer=sgd", r"optimizer is 'sgd'; it can be: adam, rmsprop"),
-        ("model.encoder=gcn", r"encoder is 'gcn'; it can be: dan, reflection, none"),
+        ("model.encoder=gin", r"encoder is 'gin'; it can be: dan, reflection, none"),
         ("model.dropout=1.5", r"model\.dropout is 1\.5; it must be at most 1"),
         ("loss.margin=nan", r"loss\.margin is nan; it must be a finite number"),
         ("training.learning_rate=inf", r"learning_rate is inf; it must be a finite number"),
@@ -187,7 +190,7 @@ def test_a_wrong_file_is_refused_the_same_way(written: str, message: str) -> Non
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no preset 'big'; there are: paper"):
+    with pytest.raises(ConfigError, match="no preset 'big'; there are: alinet"):
         Config.from_preset("big")
 
 

@@ -362,6 +362,7 @@ class Aligner(AlignmentState):
             links: file of links to tell by how calibrated matches still are; default: those to
                 test on.
         """
+        self._must_grow()
         return self._drift(self.confidence(links))
 
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:

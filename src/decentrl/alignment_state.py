@@ -100,6 +100,19 @@ class AlignmentState(GrowingModel):
         known, valid = self._task.train, self._task.valid
         return np.concatenate((known, valid)) if self.config.training.refit else known
 
+    def _must_grow(self) -> None:
+        """Raise if this is a baseline, whose vectors are all that it will ever have."""
+        encoder = self.config.model.encoder
+        if not self.config.model.inductive:
+            raise ConfigError(
+                f"{encoder} is a baseline: it cannot take in or explain entities after training; "
+                "train one that can, for example with the preset strong"
+            )
+
+    def _own_changes(self) -> None:
+        self._must_grow()
+        super()._own_changes()
+
     @property
     def _asking(self) -> Asking:
         if self._questions is None:
@@ -129,6 +142,7 @@ class AlignmentState(GrowingModel):
                 without them.
         """
         check_side(side)
+        self._must_grow()
         return self._explain(side, entity, moved)
 
     def neighbours(
@@ -283,6 +297,7 @@ class AlignmentState(GrowingModel):
         }
 
     def _induction(self) -> Induction:
+        self._must_grow()
         task = self._task
         assert task is not None
         if not self._memory.get("left"):

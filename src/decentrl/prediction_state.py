@@ -73,6 +73,18 @@ class PredictionState(GrowingModel):
             self._task, graph=side.graph, auxiliary=side.arrivals.triples, new_entities=new
         )
 
+    def _must_grow(self) -> None:
+        """Raise if this is a baseline, whose vectors are all that it will ever have."""
+        if not self.config.model.inductive:
+            raise ConfigError(
+                f"{self.config.model.encoder} is a baseline: it cannot take in or explain entities "
+                "after training; train one that can, for example with the preset paper"
+            )
+
+    def _own_changes(self) -> None:
+        self._must_grow()
+        super()._own_changes()
+
     # Looking
 
     @property
@@ -95,6 +107,7 @@ class PredictionState(GrowingModel):
             moved: for so many neighbours, and the last one, tell how far the vector would move
                 without them.
         """
+        self._must_grow()
         return self._explain("", entity, moved)
 
     def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> pa.Table:
@@ -130,6 +143,8 @@ class PredictionState(GrowingModel):
         folder = bundle_folder(run)
         bundle = read_bundle(folder, "predictor")
         predictor = cls(bundle.config, device)
+        if durable:
+            predictor._must_grow()
         predictor._task = bundle.task
         predictor._quality = quality_of(bundle.card)
         with torch.random.fork_rng(devices=cuda_devices(predictor.device)):
@@ -202,6 +217,7 @@ class PredictionState(GrowingModel):
         return {"": Trained(task.graph, _no_triples(task.auxiliary), self._vectors, self._memory)}
 
     def _induction(self) -> Induction:
+        self._must_grow()
         task = self._task
         assert task is not None
         if not self._memory:

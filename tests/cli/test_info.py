@@ -58,7 +58,7 @@ def test_every_setting_is_explained(decentrl: Command, monkeypatch: pytest.Monke
             value = getattr(getattr(Config.from_preset("tiny"), section), field.name)
             assert f" {value} " in line
             assert field.metadata["meaning"][:20] in line
-    assert "presets: paper" in done.out
+    assert "presets: alinet" in done.out
     assert json.loads(decentrl("settings", "tiny", "--json").out) == (
         Config.from_preset("tiny").to_dict()
     )

@@ -269,6 +269,8 @@ def test_a_width_of_its_own_is_a_linear_map_of_what_neighbours_say() -> None:
     assert g is not None
     assert model.own is not None
     assert model.project is not None
+    assert not model.project.weight.any()  # at first nothing drowns what is its own
+    torch.nn.init.normal_(model.project.weight)
     e = model.own * view.seen[:, None]
     torch.testing.assert_close(model.embed(view), (g @ model.project.weight.T + e).detach())
 

@@ -28,6 +28,18 @@ class Counting(nn.Module):
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))
 
 
+class Half(Counting):
+    """With a part that may learn more slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = nn.Linear(1, 4, bias=False)
+
+    @property
+    def encoder_parts(self) -> list[nn.Module | nn.Parameter | None]:
+        return [self.slow, None]
+
+
 class Toy:
     """Steps that use both sources of chance; the validation of epoch i is ``script[i - 1]``."""
 
@@ -286,3 +298,26 @@ def test_stages_killed_in_any_epoch_and_resumed_equal_uninterrupted_ones(
     assert torch.equal(toy.model.weight, whole.model.weight)
     assert without_seconds(found) == without_seconds(expected)
     assert without_seconds(read_metrics(tmp_path / "run")) == without_seconds(expected)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad"])
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_an_encoder_may_learn_at_a_share_of_the_rate(optimizer: str, schedule: str) -> None:
+    moved: dict[float, dict[str, Tensor]] = {}
+    for share in (1.0, 0.01, 0.0):
+        torch.manual_seed(0)
+        toy = Toy()
+        toy.model = model = Half()
+        toy.loss = lambda *_, m=model: (m.weight + m.slow.weight[:, 0]).square().sum()  # type: ignore[method-assign]
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        settings = config(
+            epochs=2, learning_rate=1e-3, encoder_rate=share, optimizer=optimizer, schedule=schedule
+        )
+        train(toy, settings, seed=0)
+        moved[share] = {n: (t - before[n]).abs().double() for n, t in model.state_dict().items()}
+    assert not moved[0.0]["slow.weight"].any()
+    for share in (0.01, 0.0):
+        torch.testing.assert_close(moved[share]["weight"], moved[1.0]["weight"], rtol=0.05, atol=0)
+    torch.testing.assert_close(
+        moved[0.01]["slow.weight"], 0.01 * moved[1.0]["slow.weight"], rtol=0.05, atol=1e-7
+    )

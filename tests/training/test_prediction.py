@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -698,3 +700,23 @@ def test_an_epoch_with_shared_encodings_encodes_less(monkeypatch: pytest.MonkeyP
         steps += 1
     assert len(calls) == -(-steps // 4)
     assert made._shared is None  # nothing is left for the next epoch
+
+
+@made_by_neighbours
+def test_a_shared_encoding_leaves_with_its_last_step(encoder: str) -> None:
+    made = objective(f"model.encoder={encoder}", "model.reuse=2", "training.batch=4")
+    rng = np.random.default_rng(0)
+    gc.collect()
+    gc.disable()  # whoever is still there then waits for the collector
+    try:
+        left = []
+        for batch in made.batches(rng):
+            made.loss(batch, rng).backward()
+            shared = made._shared
+            if shared is not None:
+                left.append(weakref.ref(shared.vectors))
+        shared = None
+        assert len(left) > 1
+        assert [ref() for ref in left] == [None] * len(left)
+    finally:
+        gc.enable()

@@ -11,8 +11,8 @@ from decentrl.errors import ConfigError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    encoder: Literal["dan", "reflection", "none"] = setting(
-        "dan", "the paper's network, the relational one, or none at all (propagation alone)"
+    encoder: Literal["dan", "reflection", "none", "gcn", "gat", "alinet", "transe", "rotate"] = (
+        setting("dan", "the paper's network, the relational one, none (propagation), or a baseline")
     )
     dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
     layers: int = setting(4, "number of layers, K", at_least=1)
@@ -52,6 +52,11 @@ class ModelConfig:
         True, "tell a triple between two seeds in the other graph too, with its own relation"
     )
 
+    @property
+    def inductive(self) -> bool:
+        """Whether entities that come after training can have vectors: not from a baseline."""
+        return self.encoder in ("dan", "reflection", "none")
+
 
 @dataclass(frozen=True)
 class PropagationConfig:
@@ -85,14 +90,32 @@ class DistillationConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    negatives: int = setting(10, "dan: sampled pairs for each training link", at_least=1)
+    kind: Literal["contrastive", "ranking"] = setting(
+        "contrastive",
+        "gcn, gat, alinet: links near and samples far, or links nearer than their samples in L1",
+    )
+    negatives: int = setting(
+        10, "dan: sampled pairs for each training link; gcn, gat, alinet: for each of its ends",
+        at_least=1,
+    )  # fmt: skip
+    hardness: int = setting(
+        1, "gcn, gat, alinet: draw so many times as many samples, keep those nearest to the end",
+        at_least=1,
+    )  # fmt: skip
+    relations: float = setting(
+        0.0, "gcn, gat, alinet: weight of heads and tails of a relation lying alike", at_least=0
+    )
     margin: float = setting(1.5, "λ: how far apart sampled pairs should be")
     weight: float = setting(0.1, "α: weight of the sampled pairs", at_least=0)
     squared: bool = setting(True, "squared distances, as in the authors' code")
     entities: int = setting(
-        2048, "reflection: sampled entities a step to be told apart from; 0 means all", at_least=0
+        2048,
+        "reflection, transe, rotate: sampled entities a step to be told apart from; 0 means all",
+        at_least=0,
     )
-    scale: float = setting(30.0, "reflection: how much harder samples count more", at_least=0)
+    scale: float = setting(
+        30.0, "reflection, transe, rotate: how much harder samples count more", at_least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -101,6 +124,9 @@ class TrainingConfig:
     batch: int = setting(0, "links or questions a step; 0 means all in one", at_least=0)
     optimizer: Literal["adam", "rmsprop", "adagrad"] = setting("adam", "what follows the gradient")
     learning_rate: float = setting(2e-3, "of the optimizer", at_least=0)
+    encoder_rate: float = setting(
+        1.0, "prediction: the encoder's learning rate, as a share of that of all else", at_least=0
+    )
     schedule: Literal["constant", "linear"] = setting(
         "constant", "linear lowers the learning rate from epoch to epoch, to 0 after the last"
     )
@@ -146,8 +172,8 @@ class MatchingConfig:
 
 @dataclass(frozen=True)
 class PredictionModelConfig:
-    encoder: Literal["dan", "reflection", "none"] = setting(
-        "dan", "the paper's network, the relational one, or none: a table of embeddings"
+    encoder: Literal["dan", "reflection", "none", "rgcn", "compgcn", "lan"] = setting(
+        "dan", "the paper's network, the relational one, none (a table), or a baseline"
     )
     dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
     layers: int = setting(2, "number of layers, K", at_least=1)
@@ -162,6 +188,14 @@ class PredictionModelConfig:
     context: bool = setting(
         True, "reflection: weigh neighbours by their context too, not by the relation alone"
     )
+    bases: int = setting(4, "rgcn: matrices that those of the relations are mixed from", at_least=1)
+    composition: Literal["multiply", "correlate"] = setting(
+        "correlate", "compgcn: what is made of a neighbour and its relation"
+    )
+    neighbour_dropout: float = setting(
+        0.0, "rgcn: share of the edges left out in a step; compgcn: dropout on what is heard",
+        at_least=0, at_most=1,
+    )  # fmt: skip
     own: Literal["off", "add", "concatenate"] = setting(
         "off", "an entity's own embedding: not used, added to what its neighbours say, or beside it"
     )
@@ -188,6 +222,11 @@ class PredictionModelConfig:
     )  # fmt: skip
     dropout: float = setting(0.3, "dropout on entity vectors", at_least=0, at_most=1)
 
+    @property
+    def inductive(self) -> bool:
+        """Whether entities that come after training can have vectors: not from a baseline."""
+        return self.encoder in ("dan", "reflection", "none")
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -198,6 +237,15 @@ class DecoderConfig:
     normalise: bool = setting(True, "entity vectors have length 1")
     scale: float = setting(20.0, "of the scores, at first; it is learned", at_least=1e-3)
     dropout: float = setting(0.0, "dropout on the vector of a question", at_least=0, at_most=1)
+    batch_norm: bool = setting(
+        False, "tucker: normalise over a batch and drop out within, as in its paper"
+    )
+    inner_dropout: float = setting(
+        0.2, "conve: on the image and its channels, half as much again on the result; tucker: on "
+        "the head, 4/3 of it on the matrix and 5/3 on the result", at_least=0, at_most=0.6,
+    )  # fmt: skip
+    channels: int = setting(32, "conve: filters", at_least=1)
+    kernel: int = setting(3, "conve: height and width of a filter, odd", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -210,6 +258,9 @@ class PredictionLossConfig:
     )
     smoothing: float = setting(
         0.0, "share of a right answer spread over all", at_least=0, at_most=1
+    )
+    level: float = setting(
+        0.0, "bce: a constant in all scores, at first, which is learned; 0 does without", at_most=0
     )
     relations: float = setting(
         0.0, "weight of asking for the relation between two entities too", at_least=0
@@ -245,8 +296,8 @@ class PredictionConfig(Settings):
     @property
     def made(self) -> int:
         """Width of what the encoder makes of an entity's neighbours; 0 without one."""
-        parts = {"dan": 1, "reflection": 2 * (self.model.layers + 1), "none": 0}
-        return parts[self.model.encoder] * self.model.dim
+        parts = {"reflection": 2 * (self.model.layers + 1), "none": 0}
+        return parts.get(self.model.encoder, 1) * self.model.dim
 
     @property
     def width(self) -> int:
@@ -261,3 +312,17 @@ class PredictionConfig(Settings):
             raise ConfigError(f"{name} needs vectors of even width, not {self.width}")
         if name == "conve" and self.loss.relations:
             raise ConfigError("conve cannot be asked for relations; add loss.relations=0")
+        if name == "tucker" and self.decoder.batch_norm and self.loss.relations:
+            raise ConfigError("decoder.batch_norm does not go with relations; add loss.relations=0")
+        if self.decoder.kernel % 2 == 0:
+            raise ConfigError(f"decoder.kernel is {self.decoder.kernel}; it must be odd")
+        encoder, model = self.model.encoder, self.model
+        if encoder in ("rgcn", "compgcn") and model.own != "off":
+            raise ConfigError(f"{encoder} reads an entity's own embedding; add model.own=off")
+        if encoder == "lan" and model.layers != 1:
+            raise ConfigError("lan has one layer; add model.layers=1")
+        if encoder == "compgcn" and (name in ("rotate", "tucker") or self.width != model.dim):
+            raise ConfigError(
+                "compgcn shares its relations with the decoder: that can be transe, distmult, "
+                "complex or conve, and decoder.dim is 0"
+            )

@@ -42,7 +42,7 @@ class _AnswerLoss(torch.autograd.Function):
         total = queries.new_zeros((), dtype=torch.float64)
         counts = torch.bincount(rows, minlength=len(queries))
         ends = counts.cumsum(0).tolist()
-        with _fast_products(queries):
+        with fast_products(queries):
             for start in range(0, len(queries), size):
                 stop = min(start + size, len(queries))
                 first = ends[start - 1] if start else 0
@@ -102,7 +102,7 @@ def _slope(
 
 
 @contextmanager
-def _fast_products(like: Tensor) -> Iterator[None]:
+def fast_products(like: Tensor) -> Iterator[None]:
     """TF32 on a card: ten bits are enough for a gradient, and eight times as fast."""
     if not like.is_cuda:
         yield

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decentrl.config import DecoderConfig
+
 
 class Decoder(nn.Module):
     r"""score(h, r, t) = query(h, r) · t + bias(t) + c(h, r), where c does not change an order.
@@ -169,30 +171,80 @@ class RotatE(_Complex, _Distance):
 
 
 class TuckER(Decoder):
-    """Σ W[k, i, j] r_k h_i t_j."""
+    """Σ W[k, i, j] r_k h_i t_j.
 
-    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
+    Args:
+        dropout: on the head, the relation's matrix and the result, as 3 : 4 : 5.
+        batch_norm: normalise heads and results over the batch.
+    """
+
+    def __init__(
+        self,
+        n_relations: int,
+        dim: int,
+        relation_dim: int | None = None,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+    ) -> None:
         super().__init__(n_relations, dim, relation_dim or min(dim, 200))
+        self.head_dropout = nn.Dropout(dropout)
+        self.matrix_dropout = nn.Dropout(4 / 3 * dropout)
+        self.result_dropout = nn.Dropout(5 / 3 * dropout)
+        self.head_norm, self.result_norm = (
+            BatchNorm(dim) if batch_norm else nn.Identity() for _ in range(2)
+        )
         width = self.relations.shape[1]
         self.core = nn.Parameter(torch.empty(width, dim, dim).uniform_(-1, 1) * 0.1)
         nn.init.normal_(self.relations, std=width**-0.5)
 
     def query(self, heads: Tensor, relations: Tensor) -> Tensor:
+        heads = self.head_dropout(self.head_norm(heads))
+        if heads.is_cuda and len(heads) * self.core[0].numel() * 4 <= 2**31:
+            return self._finish(self._all_at_once(heads, relations))
         # A matrix for each question would be too much; one for each relation that occurs is not.
         kinds, which = torch.unique(relations, return_inverse=True)
         matrices = torch.einsum("uk,kij->uij", self.relations[kinds], self.core)
+        matrices = self.matrix_dropout(matrices)
         order = torch.argsort(which, stable=True)
         counts = torch.bincount(which, minlength=len(kinds)).tolist()
         groups = torch.split(heads[order], counts)
         parts = [group @ matrix for group, matrix in zip(groups, matrices, strict=True)]
-        return torch.cat(parts)[torch.argsort(order)]
+        return self._finish(torch.cat(parts)[torch.argsort(order)])
+
+    def _all_at_once(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The same without a step for each relation: a card has the room, and waits for steps."""
+        matrices = self.relations[relations] @ self.core.flatten(1)
+        matrices = self.matrix_dropout(matrices).view(-1, self.dim, self.dim)
+        return torch.bmm(heads[:, None], matrices)[:, 0]
+
+    def _finish(self, result: Tensor) -> Tensor:
+        finished: Tensor = self.result_dropout(self.result_norm(result))
+        return finished
 
     def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+        heads = self.head_norm(heads)
+        if isinstance(self.result_norm, BatchNorm):  # all but its slope is a constant of the answer
+            tails = tails * self.result_norm.slope()
         return torch.einsum("bi,kij,bj->bk", heads, self.core, tails)
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation; a single row, too few to normalise by, gets what is known."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if self.training and len(rows) == 1:
+            known = self.running_mean, self.running_var, self.weight, self.bias
+            return F.batch_norm(rows, *known, eps=self.eps)
+        return super().forward(rows)
+
+    def slope(self) -> Tensor:
+        """What a coordinate is multiplied by, by what is known."""
+        assert self.running_var is not None
+        return self.weight * (self.running_var + self.eps).rsqrt()
+
+
 class ConvE(Decoder):
-    """A 3 × 3 convolution over h and r, laid one above the other, then a linear map; · t.
+    """A convolution over h and r, laid one above the other, then a linear map; · t.
 
     Args:
         dropout: on the image, its channels and the result, as 1 : 1 : 1.5.
@@ -205,18 +257,19 @@ class ConvE(Decoder):
         relation_dim: int | None = None,
         channels: int = 32,
         dropout: float = 0.2,
+        kernel: int = 3,
     ) -> None:
         super().__init__(n_relations, dim)
         self.height = next(k for k in range(int(dim**0.5), 0, -1) if dim % k == 0)
         self.width = dim // self.height
         self.image_norm = nn.BatchNorm2d(1)
         self.image_dropout = nn.Dropout(dropout)
-        self.convolution = nn.Conv2d(1, channels, 3, padding=1)
+        self.convolution = nn.Conv2d(1, channels, kernel, padding=kernel // 2)
         self.channel_norm = nn.BatchNorm2d(channels)
         self.channel_dropout = nn.Dropout2d(dropout)
         self.linear = nn.Linear(channels * 2 * dim, dim)
         self.result_dropout = nn.Dropout(min(1.5 * dropout, 1.0))
-        self.result_norm = nn.BatchNorm1d(dim)
+        self.result_norm = BatchNorm(dim)
 
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         shape = (-1, 1, self.height, self.width)
@@ -224,10 +277,6 @@ class ConvE(Decoder):
         image = self.image_dropout(self.image_norm(image))
         maps = self.channel_dropout(F.relu(self.channel_norm(self.convolution(image))))
         result = self.result_dropout(self.linear(maps.flatten(1)))
-        if self.training and len(result) == 1:  # too few to normalise by: take what is known
-            norm = self.result_norm
-            known = norm.running_mean, norm.running_var, norm.weight, norm.bias
-            return F.relu(F.batch_norm(result, *known, eps=norm.eps))
         return F.relu(self.result_norm(result))
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
@@ -245,6 +294,16 @@ DECODERS: dict[str, type[Decoder]] = {
     "tucker": TuckER,
     "conve": ConvE,
 }
+
+
+def make_decoder(settings: DecoderConfig, n_relations: int, dim: int) -> Decoder:
+    """The decoder that settings ask for, over vectors of width ``dim``."""
+    if settings.name == "conve":
+        dropout, kernel = settings.inner_dropout, settings.kernel
+        return ConvE(n_relations, dim, None, settings.channels, dropout, kernel)
+    if settings.name == "tucker" and settings.batch_norm:
+        return TuckER(n_relations, dim, None, settings.inner_dropout, batch_norm=True)
+    return DECODERS[settings.name](n_relations, dim)
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:

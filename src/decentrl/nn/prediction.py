@@ -10,15 +10,19 @@ from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
 from decentrl.nn.aggregate import gather
+from decentrl.nn.baselines.compgcn import CompGCN, relation_stages, update_relations
+from decentrl.nn.baselines.lan import LAN
+from decentrl.nn.baselines.rgcn import RGCN
 from decentrl.nn.dan import DAN
-from decentrl.nn.decoders import DECODERS
+from decentrl.nn.decoders import make_decoder
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.dropout import ByteDropout, at_rest
 from decentrl.nn.given import Given
 from decentrl.nn.reflection import RelationalEncoder
 
 View = Any
-"""``GraphView`` for the encoder ``dan``, ``RelationalView`` for ``reflection`` and ``none``."""
+"""``GraphView`` for the encoder ``dan``, ``RelationalView`` for ``reflection`` and ``none``,
+``BaselineView`` for the baselines."""
 
 
 class PredictionModel(nn.Module):
@@ -35,6 +39,7 @@ class PredictionModel(nn.Module):
         model, distillation = config.model, config.distillation
         self.config = config
         self.dan = self.reflection = self.distillation = self.project = None
+        self.baseline: RGCN | CompGCN | LAN | None = None
         config.check()
         made, width = config.made, config.width
         if model.encoder == "dan":
@@ -53,6 +58,17 @@ class PredictionModel(nn.Module):
             self.reflection = RelationalEncoder(
                 n_entities, n_relations, model.dim, model.layers, context=model.context, dropout=0.0
             )
+        elif model.encoder == "rgcn":
+            self.baseline = RGCN(
+                n_entities, n_relations, model.dim, model.layers, model.bases,
+                model.neighbour_dropout,
+            )  # fmt: skip
+        elif model.encoder == "compgcn":
+            self.baseline = CompGCN(
+                n_entities, model.dim, model.layers, model.composition, model.neighbour_dropout
+            )
+        elif model.encoder == "lan":
+            self.baseline = LAN(n_entities, n_relations, model.dim)
         if made and distillation.variant != "none" and distillation.weight:
             self.distillation = SelfDistillation(
                 made, model.dim, distillation.variant, distillation.head, distillation.dropout
@@ -61,6 +77,8 @@ class PredictionModel(nn.Module):
         joined = made + model.dim if beside else made
         if made and joined != width:
             self.project = nn.Linear(joined, width, bias=False)
+            if model.own == "add":  # an embedding is small at first: nothing should drown it
+                nn.init.zeros_(self.project.weight)
         self.own: nn.Parameter | None = None
         if model.own != "off" or not made:
             self.own = nn.Parameter(torch.empty(n_entities, model.dim if beside else width))
@@ -71,20 +89,39 @@ class PredictionModel(nn.Module):
             nn.init.normal_(self.table, std=width**-0.5)
         self.dropout = ByteDropout(model.dropout)
         self.question_dropout = ByteDropout(config.decoder.dropout)
-        self.decoder = DECODERS[config.decoder.name](n_relations, width)
+        self.decoder = make_decoder(config.decoder, n_relations, width)
+        if model.encoder == "compgcn":
+            update_relations(self.decoder, model.layers)
         # Lengths are 1, so scores need a scale: the scale of questions, learned as a logarithm.
         start = config.decoder.scale if config.decoder.normalise else 1.0
         self.log_scale = nn.Parameter(torch.tensor(start).log())
         self.log_scale.requires_grad_(config.decoder.normalise)
+        # Few of all answers are right: who has to learn that first learns nothing else meanwhile.
+        self.level: nn.Parameter | None = None
+        if config.loss.kind == "bce" and config.loss.level:
+            self.level = nn.Parameter(torch.tensor(config.loss.level))
+
+    @property
+    def encoder_parts(self) -> list[nn.Module | nn.Parameter | None]:
+        """What makes vectors of neighbours: ``training.encoder_rate`` is about these."""
+        inputs = self.inputs if self.dan is not None else None
+        return [inputs, self.dan, self.reflection, self.baseline, self.project]
 
     @property
     def teacher(self) -> Tensor:
         """The encoder's input embeddings, which self-distillation learns from."""
+        if self.baseline is not None:
+            return self.baseline.entities
         return self.inputs if self.reflection is None else self.reflection.entities
+
+    @property
+    def encodes(self) -> bool:
+        """Whether there is an encoder."""
+        return self.config.model.encoder != "none"
 
     def encode(self, view: View, kept: Any = None) -> Tensor | None:
         """g of every entity; None without an encoder."""
-        if self.dan is None and self.reflection is None:
+        if not self.encodes:
             return None
         inputs, share = self.teacher, self.config.model.input_dropout
         if self.training and share:  # as if some entities had come after training
@@ -103,11 +140,23 @@ class PredictionModel(nn.Module):
         if self.dan is not None:
             layers: list[Tensor] = self.dan(inputs, view, kept, given)
             return layers[-1], layers
+        if self.baseline is not None:
+            return self._baseline_vectors(view, inputs, None if kept is None else kept[0]), []
         assert self.reflection is not None
         g: Tensor = self.reflection(
             view, inputs=inputs, kept=kept, given=given, relations=relations
         )
         return g, [g]
+
+    def _baseline_vectors(self, view: View, inputs: Tensor, kept: Tensor | None) -> Tensor:
+        """Nobody builds on what its layers made, so they are not told."""
+        g: Tensor
+        if isinstance(self.baseline, CompGCN):
+            g = self.baseline(view, inputs, relation_stages(self.decoder), kept)
+        else:
+            assert self.baseline is not None
+            g = self.baseline(view, inputs, kept)
+        return g
 
     def vectors(self, view: View, g: Tensor | None) -> Tensor:
         """x of every entity, from what the encoder made: [n_entities, width]."""
@@ -154,7 +203,10 @@ class PredictionModel(nn.Module):
         """Of every question, scaled like it: [b]; it changes no order, but every single score."""
         scale = self.log_scale.exp()
         offset = self.decoder.constant(questions / scale)
-        return None if offset is None else offset * scale
+        offset = None if offset is None else offset * scale
+        if self.level is None:
+            return offset
+        return self.level.expand(len(questions)) if offset is None else offset + self.level
 
     def embed(self, view: View) -> Tensor:
         """x of every entity with dropout off."""
@@ -164,7 +216,7 @@ class PredictionModel(nn.Module):
     def embed_with_states(self, view: View) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed`, and what the encoder's stages made, [n_entities, width] each."""
         with at_rest(self):
-            if self.dan is None and self.reflection is None:
+            if not self.encodes:
                 return self.vectors(view, None), []
             g, states = self._encode(view, self.teacher)
             return self.vectors(view, g), states

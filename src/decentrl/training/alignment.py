@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +18,14 @@ from decentrl.nn.losses import contrastive_alignment_loss, joined_dots
 from decentrl.training.unlinked import Unlinked, held_out_ranks, in_short
 
 
-class AlignmentObjective:
-    """Joins a model with the graph it is trained on.
+class LinkObjective:
+    """What is trained on links: joins a model with the graph it is trained on.
 
     Entities without a training triple have no vector worth pulling at: they stay out of the
     training links and out of the samples.
 
     Args:
+        model: has ``encode(view)``, the vectors of all entities.
         links: training links in merged ids, int64[n, 2].
         n_left: how many entities the left graph has.
         view: what the encoder reads of the training graph.
@@ -33,10 +35,10 @@ class AlignmentObjective:
 
     def __init__(
         self,
-        model: AlignmentModel,
+        model: Any,
         links: Ids,
         n_left: int,
-        view: GraphView,
+        view: Any,
         valid: Ids,
         unlinked: Unlinked,
         config: Config,
@@ -55,6 +57,22 @@ class AlignmentObjective:
         links = self.links[order]
         for start in range(0, len(links), size):
             yield links[start : start + size]
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float] | None:
+        """Hits@1, Hits@10 and MRR of the held-out links, left to right."""
+        if not len(self.valid):
+            return None
+        vectors = self.model.encode(self.view)
+        matching = self.config.matching
+        return in_short(held_out_ranks(vectors, self.unlinked, self.valid, matching))
+
+
+class AlignmentObjective(LinkObjective):
+    """The paper's: links together, samples apart, and self-distillation."""
+
+    model: AlignmentModel
+    view: GraphView
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         settings, device = self.config.loss, self.model.entities.device
@@ -82,12 +100,3 @@ class AlignmentObjective:
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)
         return loss + distillation.weight * taught
-
-    @torch.no_grad()
-    def validate(self) -> dict[str, float] | None:
-        """Hits@1, Hits@10 and MRR of the held-out links, left to right."""
-        if not len(self.valid):
-            return None
-        vectors = self.model.encode(self.view)
-        matching = self.config.matching
-        return in_short(held_out_ranks(vectors, self.unlinked, self.valid, matching))

@@ -21,28 +21,47 @@ from torch import Tensor
 from decentrl.config import Config
 from decentrl.errors import DecentRLError, InputError
 from decentrl.graph.adjacency import Ids
+from decentrl.graph.centralised import CentralisedView
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import PropagationView
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.ranks import Ranks
 from decentrl.nn.alignment import AlignmentModel
+from decentrl.nn.baselines.alinet import AliNet
+from decentrl.nn.baselines.centralised import CentralisedModel
+from decentrl.nn.baselines.gat import GAT
+from decentrl.nn.baselines.gcn import GCNAlign
+from decentrl.nn.baselines.translational import TranslationalModel
 from decentrl.nn.propagation import SeedPropagation, same_relations
 from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
 from decentrl.training.alignment import AlignmentObjective
+from decentrl.training.centralised import CentralisedObjective
 from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
+from decentrl.training.translational import TranslationalObjective
 from decentrl.training.unlinked import (
     Unlinked,
     found_links,
     held_out_ranks,
     in_short,
     learn_confidence,
-    not_worse,
+    worth_keeping,
 )
 
-Model = AlignmentModel | RelationalModel
-MODELS: dict[str, type[Model]] = {"dan": AlignmentModel, "reflection": RelationalModel}
+Model = AlignmentModel | RelationalModel | CentralisedModel | TranslationalModel
+MODELS: dict[str, type[Model]] = {
+    "dan": AlignmentModel,
+    "reflection": RelationalModel,
+    "gcn": GCNAlign,
+    "gat": GAT,
+    "alinet": AliNet,
+    "transe": TranslationalModel,
+    "rotate": TranslationalModel,
+}
+AnyObjective = (
+    AlignmentObjective | RelationalObjective | CentralisedObjective | TranslationalObjective
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +118,11 @@ class World:
 
     def views(self, links: Ids) -> dict[str, Any]:
         """What the encoder reads of the known graph and of the one there is now: one of
-        ``GraphView`` or ``RelationalView``, as the encoder needs it."""
+        ``GraphView``, ``RelationalView``, ``CentralisedView`` or the ``MergedGraph`` itself, as the
+        encoder needs it."""
         model = self.config.model
-        if model.encoder == "dan" and model.counterparts and len(links) != len(self.known.links):
+        reads_links = model.counterparts and model.encoder in ("dan", "gcn", "gat", "alinet")
+        if reads_links and len(links) != len(self.known.links):
             return self._make_views(links)
         return self._views
 
@@ -124,6 +145,16 @@ class World:
         model = self.config.model
         if model.encoder == "reflection":
             return graph.relational_view(self.known, self.device)
+        if model.encoder in ("transe", "rotate"):
+            return graph
+        if not model.inductive:
+            return CentralisedView.build(
+                graph,
+                functional=model.encoder == "gcn",
+                two_hop=model.encoder == "alinet",
+                counterparts=model.counterparts,
+                trained_on=self.known,
+            ).to(self.device)
         return graph.view(
             layers=model.layers,
             order=2 if model.variant == "second-order" else 1,
@@ -221,6 +252,8 @@ class Pass:
                 seen = self.views[when].seen
                 memory["inputs"] = torch.where(seen[:, None], self.model.entities.detach(), 0)
             return encoded
+        if not isinstance(self.model, RelationalModel):
+            return self.model.encode(self.views[when])
         states, inputs = self.model.states(self.views[when])
         if memory is not None:
             memory["states"], memory["inputs"] = states.clone(), inputs
@@ -276,19 +309,23 @@ class Pass:
             warm=world.warm is not None and not self.round,
         )
 
-    def _objective(self, model: Model) -> RelationalObjective | AlignmentObjective:
+    def _objective(self, model: Model) -> AnyObjective:
         world, config = self.world, self.world.config
         links, view = np.concatenate((self.links, self.found)), self.views["known"]
-        objective: RelationalObjective | AlignmentObjective
+        watched = self.valid, self.unlinked()
+        objective: AnyObjective
         if isinstance(model, RelationalModel):
             if config.model.same_relations <= 1:
                 features, n_left = self.propagation("known").relations, world.known.n_left_relations
                 shared = same_relations(features, n_left, config.model.same_relations)
                 model.encoder.representative.copy_(shared)
             objective = RelationalObjective(model, links, view, config)
+        elif isinstance(model, TranslationalModel):
+            objective = TranslationalObjective(model, links, view, *watched, config)
         else:
-            n_left, unlinked = world.known.n_left, self.unlinked()
-            objective = AlignmentObjective(model, links, n_left, view, self.valid, unlinked, config)
+            centralised = isinstance(model, CentralisedModel)
+            kind = CentralisedObjective if centralised else AlignmentObjective
+            objective = kind(model, links, world.known.n_left, view, *watched, config)
         if not len(objective.links):
             raise InputError(
                 "no training link joins two entities that have triples",
@@ -351,7 +388,7 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
         ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
         rounds.append(in_short(ranks))
         mrr = [row["mrr"] for row in rounds]
-        if best is None or (mrr[-1] >= mrr[0] and not_worse(ranks, best)):
+        if best is None or (mrr[-1] >= mrr[0] and worth_keeping(ranks, best)):
             chosen, kept = number, first.state()
             confidence = learn_confidence(
                 vectors, unlinked, first.valid, config.matching, config.seed

@@ -86,7 +86,8 @@ def train(
         started = time.perf_counter()
         if config.schedule == "linear":
             for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate * (1 - (epoch - 1) / config.epochs)
+                left = 1 - (epoch - 1) / config.epochs
+                group["lr"] = config.learning_rate * group["share"] * left
         row: Row = {"stage": stage} if stage else {}
         row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
         if epoch % config.validate_every == 0 or epoch == config.epochs:
@@ -115,12 +116,32 @@ def train(
 
 
 def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    rate = config.learning_rate
+    groups: list[dict[str, Any]] = []
+    for share, parameters in _by_share(model, config.encoder_rate):
+        groups.append({"params": parameters, "lr": rate * share, "share": share})
     if config.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, lr=config.learning_rate, alpha=0.9)
+        return torch.optim.RMSprop(groups, lr=rate, alpha=0.9)
     if config.optimizer == "adagrad":
-        return torch.optim.Adagrad(parameters, lr=config.learning_rate)
-    return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+        return torch.optim.Adagrad(groups, lr=rate)
+    return torch.optim.Adam(groups, lr=rate, fused=True)
+
+
+def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.Parameter]]]:
+    """What learns at the full rate, and what at a share of it: the model's ``encoder_parts``."""
+    parts: Sequence[nn.Module | nn.Parameter | None] = getattr(model, "encoder_parts", ())
+    slow = {
+        id(parameter)
+        for part in parts
+        if part is not None
+        for parameter in ([part] if isinstance(part, nn.Parameter) else part.parameters())
+    }
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if share == 1 or not slow:
+        yield 1.0, learned
+    else:
+        yield 1.0, [parameter for parameter in learned if id(parameter) not in slow]
+        yield share, [parameter for parameter in learned if id(parameter) in slow]
 
 
 def _know_the_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.graph.baselines import BaselineView
 from decentrl.graph.queries import Queries
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.matching.filtered import rank_answers
 from decentrl.matching.metrics import summary
 from decentrl.nn.aggregate import gather
-from decentrl.nn.answers import answer_loss
+from decentrl.nn.answers import answer_loss, fast_products
 from decentrl.nn.prediction import PredictionModel, View
 
 STEPS = 10
@@ -49,6 +50,8 @@ def make_view(
             seen=seen,
             seen_relations=kinds,
         ).to(device)
+    if not config.model.inductive:
+        return BaselineView.of(triples, trained_on, n_entities, n_relations, device)
     return RelationalView.build(
         triples, n_entities, n_relations, seen=seen, seen_relations=kinds, device=device
     )
@@ -103,9 +106,10 @@ class PredictionObjective:
         order = rng.permutation(len(self.queries))
         steps = [np.sort(order[start : start + size]) for start in range(0, len(order), size)]
         together = self.config.model.reuse
-        for start in range(0, len(steps), together):
-            self._ahead = steps[start : start + together]
-            yield from self._ahead
+        with fast_products(self.view.seen):  # while the steps of an epoch are taken
+            for start in range(0, len(steps), together):
+                self._ahead = steps[start : start + together]
+                yield from self._ahead
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         model, settings, queries = self.model, self.config.loss, self.queries
@@ -190,8 +194,10 @@ class PredictionObjective:
         uses = np.bincount(queries.entities[batch], sizes, len(x)) + np.bincount(
             answers, minlength=len(x)
         )
+        used = np.flatnonzero(uses)
         kinds = np.bincount(queries.relations[batch], sizes, len(decoder.relations))
-        of_entities = decoder.moduli(x).pow(3).sum(1) @ put(uses).to(x.dtype)
+        cubes = decoder.moduli(gather(x, put(used))).pow(3).sum(1)
+        of_entities = cubes @ put(uses[used]).to(x.dtype)
         of_relations = decoder.relation_moduli().pow(3).sum(1) @ put(kinds).to(x.dtype)
         total: Tensor = (of_entities + of_relations) / len(answers)
         return total
@@ -236,15 +242,19 @@ class _Shared:
     on into the encoder, as the mean over the steps."""
 
     def __init__(self, made: Tensor, steps: int) -> None:
-        self.made, self.steps, self.left, self.learned = made, steps, steps, 0
+        self.left = steps
         self.vectors = made.detach().requires_grad_()
-        self.vectors.register_post_accumulate_grad_hook(self._pass_on)  # type: ignore[no-untyped-call]
+        learned = 0
 
-    def _pass_on(self, vectors: Tensor) -> None:
-        self.learned += 1
-        if self.learned == self.steps:
-            assert vectors.grad is not None
-            self.made.backward(vectors.grad / self.steps)  # type: ignore[no-untyped-call]
+        def pass_on(vectors: Tensor) -> None:
+            nonlocal learned
+            learned += 1
+            if learned == steps:
+                assert vectors.grad is not None
+                made.backward(vectors.grad / steps)  # type: ignore[no-untyped-call]
+
+        # It must not know ``self``: a circle of tensors would stay in memory for long.
+        self.vectors.register_post_accumulate_grad_hook(pass_on)  # type: ignore[no-untyped-call]
 
 
 class _Pairs:

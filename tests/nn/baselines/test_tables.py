@@ -1,0 +1,96 @@
+"""What the decoders of the tables have from their papers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from decentrl.config import PredictionConfig
+from decentrl.nn.decoders import BatchNorm, ConvE, TuckER, make_decoder
+from decentrl.nn.prediction import PredictionModel
+
+R, D, B = 3, 6, 5
+KINDS = torch.tensor([0, 4, 4, 1, 0])
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def tucker(dropout: float = 0.0) -> TuckER:
+    torch.manual_seed(0)
+    return TuckER(R, D, 4, dropout, batch_norm=True).double()
+
+
+def normed(rows: Tensor) -> Tensor:
+    return (rows - rows.mean(0)) / (rows.var(0, unbiased=False) + 1e-5).sqrt()
+
+
+def test_tucker_normalises_heads_and_results_over_the_batch() -> None:
+    decoder, heads = tucker(), randn(B, D)
+    matrices = torch.einsum("bk,kij->bij", decoder.relations[KINDS], decoder.core)
+    expected = normed(torch.einsum("bi,bij->bj", normed(heads), matrices))
+    torch.testing.assert_close(decoder.query(heads, KINDS), expected)
+    decoder.eval()
+    alone = torch.cat([decoder.query(heads[k : k + 1], KINDS[k : k + 1]) for k in range(B)])
+    torch.testing.assert_close(alone, decoder.query(heads, KINDS))
+
+
+def test_tucker_is_the_same_all_at_once_and_relation_by_relation() -> None:
+    decoder, heads = tucker().eval(), randn(B, D)
+    at_once = decoder._finish(decoder._all_at_once(decoder.head_norm(heads), KINDS))
+    torch.testing.assert_close(at_once, decoder.query(heads, KINDS))
+
+
+def test_relations_are_ranked_as_triples_are_with_normalisation_too() -> None:
+    decoder, heads, tails = tucker(), randn(B, D), randn(B, D, seed=1)
+    decoder.query(heads, KINDS)  # something to know
+    decoder.eval()
+    found = decoder.score_relations(heads, tails)
+    every = [decoder.score(heads, torch.full((B,), r), tails) for r in range(2 * R)]
+    expected = torch.stack(every, 1)
+    torch.testing.assert_close(found - found[:, :1], expected - expected[:, :1])
+
+
+def test_dropouts_of_tucker_grow_from_head_to_result() -> None:
+    decoder = tucker(0.3)
+    layers = decoder.head_dropout, decoder.matrix_dropout, decoder.result_dropout
+    assert [layer.p for layer in layers] == pytest.approx([0.3, 0.4, 0.5])
+    assert not torch.equal(decoder.query(randn(B, D), KINDS), decoder.query(randn(B, D), KINDS))
+
+
+def test_a_single_row_is_normalised_with_what_is_known() -> None:
+    norm = BatchNorm(D).double()
+    norm(randn(B, D))
+    row = randn(1, D)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    expected = (row - norm.running_mean) / (norm.running_var + 1e-5).sqrt()
+    torch.testing.assert_close(norm(row), expected)
+
+
+def test_settings_make_the_filters_of_conve() -> None:
+    config = PredictionConfig.from_preset("compgcn")
+    decoder = make_decoder(config.decoder, R, 200)
+    assert isinstance(decoder, ConvE)
+    assert decoder.convolution.weight.shape == (200, 1, 7, 7)
+    assert decoder.query(torch.ones(2, 200), KINDS[:2]).shape == (2, 200)
+    assert (decoder.image_dropout.p, decoder.channel_dropout.p) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
+def test_a_level_is_in_every_score_of_the_loss_and_learned(decoder: str) -> None:
+    settings = (f"decoder.name={decoder}", "model.encoder=none", "model.dim=4")
+    plain, levelled = (
+        PredictionModel(3, R, PredictionConfig.from_preset("table-conve", (*settings, level)))
+        for level in ("loss.level=0", "loss.level=-7")
+    )
+    asked = torch.ones(2, 4)
+    before, offset = plain.offset(asked), levelled.offset(asked)
+    assert (before is None) == (decoder == "distmult")
+    assert offset is not None
+    torch.testing.assert_close(offset, (torch.zeros(2) if before is None else before) - 7)
+    offset.sum().backward()
+    assert levelled.level is not None
+    assert levelled.level.grad == 2
