@@ -44,6 +44,7 @@ ORDER = (
     "sources",
     "reporting",
     "runs",
+    "reproduce",
     "cli",
     "__main__",
 )

@@ -1,4 +1,4 @@
-"""``decentrl align | match | complete | predict | evaluate | info | settings``."""
+"""``decentrl align | match | complete | predict | evaluate | info | settings``, and the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from decentrl.cli import data, growth
+from decentrl.cli import data, growth, reproduce
 from decentrl.cli.options import (
     Ann,
     Device,
@@ -32,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(growth.app)
+app.add_typer(reproduce.app)
 app.add_typer(data.app, name="data")
 
 Format = Annotated[

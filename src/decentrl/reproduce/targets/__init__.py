@@ -1,0 +1,35 @@
+"""Every table and figure of the paper by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from decentrl.errors import ConfigError
+from decentrl.reproduce.layout import Target
+from decentrl.reproduce.scale import Scale
+from decentrl.reproduce.targets import ablation, alignment, analyses, datasets, prediction, timing
+
+TARGETS: dict[str, Callable[[Scale], Target]] = {
+    "datasets": datasets.datasets,
+    "alignment": alignment.alignment,
+    "open-alignment": alignment.open_alignment,
+    "known-unknown": alignment.known_unknown,
+    "prediction": prediction.prediction,
+    "open-prediction": prediction.open_prediction,
+    "decoders": prediction.decoders,
+    "ablation": ablation.ablation,
+    "sizes": ablation.sizes,
+    "proportions": analyses.proportions,
+    "degree": analyses.degree,
+    "layers": analyses.layers,
+    "time": timing.time,
+}
+
+
+def make_targets(names: list[str], scale: Scale) -> list[Target]:
+    """The named targets, each once; ``all`` names every one."""
+    wanted = list(TARGETS) if "all" in names else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in TARGETS:
+            raise ConfigError(f"no table or figure {name!r}; there are: {', '.join(TARGETS)}, all")
+    return [TARGETS[name](scale) for name in wanted]

@@ -1,0 +1,129 @@
+"""Runs are done once, in order, within a budget, and nothing that is finished is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from decentrl.errors import InputError
+from decentrl.reproduce import execute as module
+from decentrl.reproduce.execute import Outcome, execute
+from decentrl.reproduce.plan import expected_seconds
+from decentrl.reproduce.run import Run
+from decentrl.reproduce.store import Store, write_result
+
+DATA = Run("data", "world")
+TINY = Run("alignment", "world", "paper", ("model.dim=8", "training.epochs=2", "model.layers=2"))
+
+
+def test_processes_do_runs_and_a_bad_one_stops_nobody(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    bad = replace(TINY, settings=("model.dim=8", "training.learning_rate=1e30"))
+    runs = [DATA, bad, TINY, replace(DATA, unseen=0.2)]
+    said: list[str] = []
+
+    def report(run: Run, problem: str, outcome: Outcome, left: float) -> None:
+        said.append(problem)
+
+    outcome = execute(runs, store, jobs=2, device="cpu", report=report)
+    assert set(outcome.done) == {DATA, TINY, replace(DATA, unseen=0.2)}
+    assert [run for run, _ in outcome.failed] == [bad]
+    assert "training.learning_rate" in outcome.failed[0][1]
+    assert sorted(map(bool, said)) == [False, False, False, True]
+    assert {path.name for path in tmp_path.iterdir()} == {run.file for run in outcome.done}
+    again = Store(tmp_path)
+    result = again.get(TINY)
+    assert result is not None
+    assert [row["name"] for row in result["layers"]] == [
+        "input", "context", "layer 1", "layer 2", "concatenation",
+    ]  # fmt: skip
+    assert sum(row["n"] for row in result["degrees"]) == 654
+    assert result["time"][0]["epochs"] == 2
+    assert not again.has(bad)
+
+
+class FakeWorker:
+    """Ends every run at once, in the order of the workers."""
+
+    log: list[list[Run]]
+
+    def __init__(self, folder: Path, device: str, at_once: int) -> None:
+        self.folder, self.run = folder, None
+        self.connection = self
+
+    def start(self, run: Run) -> None:
+        self.run = run  # type: ignore[assignment]
+
+    def finish(self) -> str:
+        assert self.run is not None
+        write_result(self.folder, self.run, {"key": self.run.key, "run": vars(self.run),
+                                             "seconds": {"whole": 1.0}})  # fmt: skip
+        self.run = None
+        return ""
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[list[Run]]:
+    """Which runs were under way together, time by time."""
+    log: list[list[Run]] = []
+
+    def wait(connections: list[FakeWorker]) -> list[FakeWorker]:
+        log.append([worker.run for worker in connections if worker.run is not None])
+        return connections[:1]
+
+    monkeypatch.setattr(module, "Worker", FakeWorker)
+    monkeypatch.setattr(module, "wait", wait)
+    return log
+
+
+def test_a_timed_run_has_the_device_to_itself(store: Store, at_once: list[list[Run]]) -> None:
+    timed = [replace(TINY, alone=True, seed=seed) for seed in range(2)]
+    others = [replace(TINY, seed=seed) for seed in range(5)]
+    outcome = execute([*others, *timed], store, jobs=3)
+    assert len(outcome.done) == 7
+    assert max(map(len, at_once)) == 3
+    assert all(len(runs) == 1 for runs in at_once if any(run.alone for run in runs))
+
+
+def test_nothing_is_started_that_does_not_fit(
+    store: Store, at_once: list[list[Run]], keep: Callable[..., None]
+) -> None:
+    slow, quick = replace(TINY, preset="strong"), TINY
+    keep(slow, [0.5], seconds=100)
+    keep(quick, [0.5], seconds=1)
+    slow, quick = replace(slow, seed=1), replace(quick, seed=1)
+    outcome = execute([slow, quick], store, budget=50)
+    assert outcome.done == [quick]
+    assert outcome.left == [slow]
+
+
+def test_expected_time_is_that_of_the_runs_most_alike(
+    store: Store, keep: Callable[..., None]
+) -> None:
+    assert expected_seconds(TINY, []) == 0
+    keep(replace(TINY, preset="strong"), [0.5], seconds=100)
+    assert expected_seconds(TINY, store.all()) == 100
+    keep(replace(TINY, dataset="dbp15k/zh-en"), [0.5], seconds=30)
+    assert expected_seconds(TINY, store.all()) == 30
+    keep(TINY, [0.5, 0.6], seconds=7)
+    assert expected_seconds(replace(TINY, seed=9), store.all()) == 7
+    assert expected_seconds(DATA, store.all()) == 0
+
+
+def test_half_a_file_is_no_result(store: Store, keep: Callable[..., None]) -> None:
+    keep(TINY, [0.5])
+    path = store.folder / TINY.file
+    text = path.read_text("utf-8")
+    assert list(json.loads(text)) == sorted(json.loads(text))
+    (store.folder / "x.json.part").write_text(text[:50])
+    assert Store(store.folder).has(TINY)
+    path.write_text(text[:50])
+    with pytest.raises(InputError, match=r"not a result file.*delete it"):
+        Store(store.folder)
