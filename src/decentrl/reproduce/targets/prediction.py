@@ -39,12 +39,12 @@ PUBLISHED = {
 CHANGED = {
     ("paper", "wn18rr"): ("decoder.name=distmult",),
     ("paper", "transe"): ("model.dropout=0.1", "training.epochs=60"),
-    ("strong", "wn18rr"): (
-        "decoder.dim=1024", "loss.n3=0.1", "loss.relations=0.05", "training.epochs=25",
+    ("strong", "fb15k-237"): ("decoder.dim=2048",),
+    ("strong", "wn18rr"): ("loss.n3=0.1", "loss.relations=0.05", "training.epochs=25"),
+    ("strong", "fb15k"): (
+        "decoder.dim=2048", "loss.n3=0.0025", "loss.relations=0.0", "training.epochs=25",
     ),
-    ("strong", "fb15k"): ("loss.n3=0.0025", "loss.relations=0.0", "training.epochs=25"),
-    ("strong", "wn18"): ("decoder.dim=1024", "loss.relations=0.0", "training.epochs=15"),
-    ("strong", "distmult"): ("decoder.dim=1024",),
+    ("strong", "wn18"): ("loss.relations=0.0", "training.epochs=15"),
 }  # fmt: skip
 CELLS = (
     "known query, known answer", "new query, known answer", "known query, new answer",
