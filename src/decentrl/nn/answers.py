@@ -40,13 +40,16 @@ class _AnswerLoss(torch.autograd.Function):
         for_bias = None if bias is None else torch.zeros_like(bias)
         for_offset = None if offset is None else torch.empty_like(offset)
         total = queries.new_zeros((), dtype=torch.float64)
-        counts = torch.bincount(rows, minlength=len(queries))
-        ends = counts.cumsum(0).tolist()
+        # As long as one block is enough, nothing here makes the CPU wait for a card.
+        counts = torch.zeros(len(queries), dtype=torch.int64, device=rows.device)
+        counts.index_add_(0, rows, torch.ones_like(rows))
+        ends = counts.cumsum(0).tolist() if size < len(queries) else None
         with fast_products(queries):
             for start in range(0, len(queries), size):
                 stop = min(start + size, len(queries))
-                first = ends[start - 1] if start else 0
-                own = slice(first, ends[stop - 1])
+                own = slice(None)
+                if ends is not None:
+                    own = slice(ends[start - 1] if start else 0, ends[stop - 1])
                 at = rows[own] - start, columns[own]
                 block = queries[start:stop] @ vectors.t()
                 if bias is not None:

@@ -162,13 +162,14 @@ def _one_epoch(
     objective: Objective, optimizer: torch.optim.Optimizer, rng: np.random.Generator, epoch: int
 ) -> float:
     objective.model.train()
-    total = 0.0
+    losses: Tensor | float = 0.0  # asked for its value once an epoch: a card need not wait
     for batch in objective.batches(rng):
         loss = objective.loss(batch, rng)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        total += loss.item()
+        losses = losses + loss.detach().double()
+    total = float(losses)
     if not np.isfinite(total):
         raise DecentRLError(
             f"the loss is {total} in epoch {epoch}; lower training.learning_rate and start again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,22 @@ def make_view(
     return RelationalView.build(
         triples, n_entities, n_relations, seen=seen, seen_relations=kinds, device=device
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """The ids of a step: int64, on the model's device."""
+
+    entities: Tensor  # [b], of the questions
+    relations: Tensor  # [b]
+    rows: Tensor  # [m], of each right answer its question
+    answers: Tensor  # [m]
+    columns: Tensor  # [m], of each right answer its place among the candidates
+    candidates: Tensor  # [n]
+    used: Tensor  # [k], the entities of the triples
+    uses: Tensor  # [k], and how often they occur
+    taught: Tensor  # the questions' entities, each once
+    wrong: Tensor  # sampled entities that self-distillation tells them apart from
 
 
 class PredictionObjective:
@@ -112,41 +129,52 @@ class PredictionObjective:
                 yield from self._ahead
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
-        model, settings, queries = self.model, self.config.loss, self.queries
-        device = self.view.seen.device
-
-        def put(ids: Ids) -> Tensor:
-            return torch.from_numpy(ids).to(device)
-
-        rows, index = queries.places(batch)
-        answers = queries.answers[index]
+        model, settings = self.model, self.config.loss
         g = self._encoded(batch, rng)
+        step = self._step(batch, rng)
         x = model.vectors(self.view, g)
-        entities, relations = put(queries.entities[batch]), put(queries.relations[batch])
-        asked = model.questions(x, entities, relations)
-        candidates = self._candidates(answers, rng)
-        self._column[candidates] = np.arange(len(candidates))
-        columns = put(self._column[answers])
+        asked = model.questions(x, step.entities, step.relations)
         compared = model.answers(x)
-        if len(candidates) < self.n_entities:
-            compared = gather(compared, put(candidates))
+        if len(step.candidates) < self.n_entities:
+            compared = gather(compared, step.candidates)
         loss = answer_loss(
             asked,
             compared,
             model.bias(compared),
-            put(rows),
-            columns,
+            step.rows,
+            step.columns,
             offset=model.offset(asked) if settings.kind == "bce" else None,
             kind=settings.kind,
             smoothing=settings.smoothing,
         )
         if settings.relations:
-            loss = loss + settings.relations * self._relation_loss(x, batch, rows, answers, put)
+            loss = loss + settings.relations * self._relation_loss(x, step)
         if settings.n3:
-            loss = loss + settings.n3 * self._n3(x, batch, answers, put)
+            loss = loss + settings.n3 * self._n3(x, step)
         if model.distillation is not None and g is not None:
-            loss = loss + self.config.distillation.weight * self._distilled(g, batch, rng, put)
+            loss = loss + self.config.distillation.weight * self._distilled(g, step)
         return loss
+
+    def _step(self, batch: Ids, rng: np.random.Generator) -> _Step:
+        """All ids of a step, in one transfer to where the model is."""
+        queries = self.queries
+        rows, index = queries.places(batch)
+        answers = queries.answers[index]
+        candidates = self._candidates(answers, rng)
+        self._column[candidates] = np.arange(len(candidates))
+        entities, relations = queries.entities[batch], queries.relations[batch]
+        uses = np.bincount(entities[rows], minlength=self.n_entities)
+        uses += np.bincount(answers, minlength=self.n_entities)
+        used = np.flatnonzero(uses)
+        taught, wrong = np.unique(entities), entities[:0]
+        if self.model.distillation is not None:
+            wrong = rng.choice(self.seen, self.config.distillation.negatives)
+        parts = (
+            entities, relations, rows, answers, self._column[answers], candidates,
+            used, uses[used], taught, wrong,
+        )  # fmt: skip
+        packed = torch.from_numpy(np.concatenate(parts)).to(self.view.seen.device)
+        return _Step(*torch.split(packed, [len(part) for part in parts]))
 
     def _encoded(self, batch: Ids, rng: np.random.Generator) -> Tensor | None:
         """What the encoder makes of the neighbours, for this step or for some steps ahead."""
@@ -179,37 +207,28 @@ class PredictionObjective:
         found: Ids = np.union1d(sampled, answers)
         return found
 
-    def _relation_loss(self, x: Tensor, batch: Ids, rows: Ids, answers: Ids, put: Any) -> Tensor:
+    def _relation_loss(self, x: Tensor, step: _Step) -> Tensor:
         """Which relation joins the two entities of a triple?"""
-        queries = self.queries
-        heads = gather(x, put(queries.entities[batch][rows]))
-        scores = self.model.decoder.score_relations(heads, gather(x, put(answers)))
+        heads = gather(x, step.entities[step.rows])
+        scores = self.model.decoder.score_relations(heads, gather(x, step.answers))
         scores = scores * self.model.log_scale.exp()
-        return F.cross_entropy(scores, put(queries.relations[batch][rows]))
+        return F.cross_entropy(scores, step.relations[step.rows])
 
-    def _n3(self, x: Tensor, batch: Ids, answers: Ids, put: Any) -> Tensor:
+    def _n3(self, x: Tensor, step: _Step) -> Tensor:
         """The mean over triples of Σ |h|³ + |r|³ + |t|³."""
-        queries, decoder = self.queries, self.model.decoder
-        sizes = queries.sizes[batch]
-        uses = np.bincount(queries.entities[batch], sizes, len(x)) + np.bincount(
-            answers, minlength=len(x)
-        )
-        used = np.flatnonzero(uses)
-        kinds = np.bincount(queries.relations[batch], sizes, len(decoder.relations))
-        cubes = decoder.moduli(gather(x, put(used))).pow(3).sum(1)
-        of_entities = cubes @ put(uses[used]).to(x.dtype)
-        of_relations = decoder.relation_moduli().pow(3).sum(1) @ put(kinds).to(x.dtype)
-        total: Tensor = (of_entities + of_relations) / len(answers)
+        decoder = self.model.decoder
+        of_entities = decoder.moduli(gather(x, step.used)).pow(3).sum(1) @ step.uses.to(x.dtype)
+        of_relations = decoder.relation_moduli().pow(3).sum(1)[step.relations[step.rows]].sum()
+        total: Tensor = (of_entities + of_relations) / len(step.answers)
         return total
 
-    def _distilled(self, g: Tensor, batch: Ids, rng: np.random.Generator, put: Any) -> Tensor:
+    def _distilled(self, g: Tensor, step: _Step) -> Tensor:
         model = self.model
         assert model.distillation is not None
-        ids = np.unique(self.queries.entities[batch])
-        wrong = rng.choice(self.seen, self.config.distillation.negatives)
-        chosen = put(ids)
-        taught: Tensor = model.distillation(gather(g, chosen), model.teacher, chosen, put(wrong))
-        return taught / len(ids)
+        taught: Tensor = model.distillation(
+            gather(g, step.taught), model.teacher, step.taught, step.wrong
+        )
+        return taught / len(step.taught)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float] | None:

@@ -106,7 +106,9 @@ def decoder_table(
         values = []
         for i, decoder in enumerate(DECODERS):
             method = by_decoder.get(decoder, Method(label))
-            more = () if method.preset.startswith("table-") else (under(decoder),)
+            more: tuple[str, ...] = ()
+            if not method.preset.startswith("table-"):
+                more = (under(decoder),)
             if not unseen and not scale.quick:
                 more += CHANGED.get((method.preset, decoder), ())
             values += [
