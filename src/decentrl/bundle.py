@@ -336,7 +336,7 @@ def _read_labels(file: CheckedFile, names: tuple[str, ...]) -> dict[str, Vocabul
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(pa.BufferReader(file.content()))
+        table = pq.ParquetFile(pa.BufferReader(file.content())).read()  # leaves no thread behind
     except (pa.ArrowException, OSError) as error:
         raise file.damaged(error) from error
     rows = {name: table.filter(pc.equal(table["vocabulary"], name)) for name in names}

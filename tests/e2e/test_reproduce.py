@@ -52,8 +52,8 @@ def test_two_quick_targets(tmp_path: Path) -> None:
     assert "to do" not in again.stderr
     assert results(tmp_path) == before
     listed = reproduce(tmp_path, "layers", "sizes", "--quick", "--list").stdout
-    assert "layers: 1 runs done, 0 missing" in listed
-    assert "sizes: 1 runs done, 3 missing" in listed
+    assert "layers: 1 run done, 0 missing" in listed
+    assert "sizes: 1 run done, 3 missing" in listed
 
 
 def test_without_files_there_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
@@ -66,6 +66,15 @@ def test_without_files_there_is_a_line_that_says_what_to_do(tmp_path: Path) -> N
     laid_out = reproduce(tmp_path, "datasets", "--budget", "0")
     assert laid_out.returncode == 0
     assert "not run" in (tmp_path / "site" / "datasets.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["results", "site"])
+def test_nothing_is_trained_that_could_not_be_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("a file in the way")
+    done = reproduce(tmp_path, "datasets", "--quick")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {tmp_path / name}: cannot write there (File exists)")
 
 
 @pytest.mark.slow

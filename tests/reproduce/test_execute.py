@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,69 @@ def test_processes_do_runs_and_a_bad_one_stops_nobody(tmp_path: Path) -> None:
     assert sum(row["n"] for row in result["degrees"]) == 654
     assert result["time"][0]["epochs"] == 2
     assert not again.has(bad)
+
+
+def test_what_nobody_thought_of_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_result", full)
+    assert (
+        module._attempt(DATA, tmp_path, "cpu", 1) == "OSError: [Errno 28] No space left on device"
+    )
+
+
+def test_a_run_for_a_worker_that_has_died_fails_alone(tmp_path: Path) -> None:
+    worker = module.Worker(tmp_path, "cpu", 1)
+    worker.process.kill()
+    worker.process.join()
+    worker.start(DATA)
+    assert worker.finish() is None
+    worker.end()
+
+
+def test_two_processes_may_write_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one writes while this one is about to put its file in place."""
+    replaced = Path.replace
+
+    def meanwhile(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replaced)
+        with monkeypatch.context() as other:
+            other.setattr(os, "getpid", lambda: -1)
+            write_result(tmp_path, DATA, {"key": "other"})
+        return replaced(self, target)
+
+    monkeypatch.setattr(Path, "replace", meanwhile)
+    write_result(tmp_path, DATA, {"key": "this"})
+    assert json.loads((tmp_path / DATA.file).read_bytes()) == {"key": "this"}
+    assert [path.name for path in tmp_path.iterdir()] == [DATA.file]
+
+
+def test_a_run_alone_has_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    given = [TINY, replace(TINY, alone=True)]
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr("torch.set_num_threads", taken.append)
+
+    class Pipe:
+        def recv(self) -> tuple[Run, str]:
+            if not given:
+                raise EOFError
+            run = given.pop(0)
+            return run, run.key
+
+        def send(self, problem: str) -> None:
+            pass
+
+    monkeypatch.setattr(module, "_attempt", lambda *_: "")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    module._work(Pipe(), Path(), "cpu", 4)  # type: ignore[arg-type]
+    assert taken == [2, 8]
 
 
 class FakeWorker:
@@ -102,6 +166,23 @@ def test_nothing_is_started_that_does_not_fit(
     outcome = execute([slow, quick], store, budget=50)
     assert outcome.done == [quick]
     assert outcome.left == [slow]
+
+
+def test_the_time_left_counts_what_is_under_way(
+    store: Store, at_once: list[list[Run]], keep: Callable[..., None]
+) -> None:
+    keep(replace(TINY, preset="strong"), [0.5], seconds=100)
+    runs = [replace(TINY, preset="strong", seed=1), replace(TINY, preset="strong", seed=2)]
+    timed = replace(TINY, preset="strong", seed=3, alone=True)
+    told: list[float] = []
+
+    def report(run: Run, problem: str, outcome: Outcome, left: float) -> None:
+        told.append(left)
+
+    execute([*runs, timed], store, jobs=2, report=report)
+    # After the first one: the other, and then the one that is alone, at 100 and 1 seconds' mean.
+    assert told[0] == pytest.approx(2 * 50.5, abs=1)
+    assert told[-1] == 0
 
 
 def test_expected_time_is_that_of_the_runs_most_alike(

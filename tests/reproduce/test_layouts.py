@@ -60,6 +60,16 @@ def test_less_is_better_where_it_is(store: Store, keep: Keep) -> None:
     assert lines[3] == "| rival | 200<br>▼ +49 (151) |"
 
 
+def test_only_what_is_better_is_bold(store: Store, keep: Keep) -> None:
+    keep(OURS, [0.6])
+    keep(RIVAL, [0.4])
+    counted = Metric("hits@1", (("matcher", "csls"),), judged=False)
+    for metric, bold in ((HITS, 1), (counted, 0)):
+        rows = [Row(run.preset, [Value(run, metric)]) for run in (OURS, RIVAL)]
+        text = markdown(Table("T", [("", "n")], rows), store)
+        assert text.count("**") == 2 * bold
+
+
 def test_csv_has_a_line_a_cell(store: Store, keep: Keep) -> None:
     keep(OURS, [0.6, 0.64])
     rows = list(csv.DictReader(io.StringIO(comma_separated(table(), store))))
@@ -67,6 +77,9 @@ def test_csv_has_a_line_a_cell(store: Store, keep: Keep) -> None:
     assert rows[0] | {"mean": "0.62", "seeds": "2", "paper": "0.589", "preset": "paper"} == rows[0]
     assert float(rows[0]["difference"]) == pytest.approx(0.031)
     assert (rows[2]["mean"], rows[2]["seeds"]) == ("", "0")
+    nothing = Table("T", [("", "n")], [Row("ours", [Value(OURS, HITS, 3, 0.0)])])
+    (row,) = csv.DictReader(io.StringIO(comma_separated(nothing, store)))
+    assert (row["paper"], row["difference"]) == ("0", "0.62")
 
 
 def test_colours_on_a_terminal(store: Store, keep: Keep) -> None:
@@ -129,7 +142,10 @@ def test_verdicts() -> None:
     assert Claim("", "", [yes, no, same]).verdict == (
         "partly: 1 of 3 comparisons for it, 1 against"
     )
-    assert Claim("", "", [yes, unknown]).verdict == "confirmed, 1 comparisons not yet measured"
+    assert Claim("", "", [yes, unknown]).verdict == "confirmed, 1 comparison not yet measured"
+    assert Claim("", "", [yes, unknown, unknown]).verdict == (
+        "confirmed, 2 comparisons not yet measured"
+    )
     assert Claim("", "", [unknown]).verdict == "not yet measured"
 
 
@@ -165,3 +181,15 @@ def test_the_site_is_made_from_result_files_alone(
     assert "- hardware: an abacus" in text
     assert "- commit: abc1234" in text
     assert "2 done, 112 not run" in text
+
+
+def test_the_index_leads_to_the_pages_that_are_there(
+    store: Store, keep: Keep, tmp_path: Path
+) -> None:
+    keep(OURS, [0.6])  # a run of ablation too
+    for name in ("alignment", "time"):
+        write_site(tmp_path, make_targets([name], FULL), FULL, store)
+    text = (tmp_path / "index.md").read_text("utf-8")
+    assert "[Entity alignment](alignment.md)" in text
+    assert "[Training time, ZH-EN](time.md)" in text
+    assert "| Ablation | 1 |" in text

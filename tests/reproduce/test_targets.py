@@ -33,6 +33,8 @@ def test_every_name_of_the_paper_is_there() -> None:
     assert [t.name for t in make_targets(["time", "sizes", "time"], QUICK)] == ["time", "sizes"]
     with pytest.raises(ConfigError, match="no table or figure 'tables'; there are: datasets"):
         make_targets(["tables"], QUICK)
+    with pytest.raises(ConfigError, match="no table or figure 'tables'"):
+        make_targets(["all", "tables"], QUICK)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,7 +32,7 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...",
+            metavar="NAME",
             help="datasets, alignment, open-alignment, known-unknown, prediction, open-prediction, "
             "decoders, ablation, sizes, proportions, degree, layers, time, or all.",
         ),
@@ -92,9 +92,12 @@ def reproduce(
     if list_runs:
         _list(targets, plan, store)
         return
-    outcome = None
-    if plan.missing and budget != 0:
+    outcome, train = None, bool(plan.missing) and budget != 0
+    if train:
         _check_data(plan.missing)
+        _make(folder)
+    _make(pages)
+    if train:
         try:
             outcome = _execute(plan, store, jobs, device, budget, quick)
         except KeyboardInterrupt:
@@ -121,6 +124,20 @@ def _check_data(runs: Sequence[Run]) -> None:
                 ) from None
 
 
+def _make(folder: Path) -> None:
+    """Make a folder, or raise before any work if nothing can be written there."""
+    from tempfile import TemporaryFile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot write there ({error.strerror})", file=folder, remedy="give another folder"
+        ) from error
+
+
 def _execute(
     plan: Plan, store: Store, jobs: int, device: str, budget: float | None, quick: bool
 ) -> Outcome:
@@ -128,7 +145,8 @@ def _execute(
 
     jobs = jobs or room_for(device, quick)
     total = len(plan.missing)
-    typer.echo(f"{total} runs to do, {len(plan.done)} done before, {jobs} at once", err=True)
+    before = f"{len(plan.done)} done before, {jobs} at once"
+    typer.echo(f"{_runs(total)} to do, {before}", err=True)
 
     def report(run: Run, problem: str, outcome: Outcome, left: float) -> None:
         ended = len(outcome.done) + len(outcome.failed)
@@ -140,6 +158,10 @@ def _execute(
     return execute(plan.missing, store, jobs=jobs, device=device, budget=seconds, report=report)
 
 
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
+
+
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
@@ -149,7 +171,7 @@ def _list(targets: list[Target], plan: Plan, store: Store) -> None:
 
     for target in targets:
         own = Plan.of([target], store)
-        typer.echo(f"{target.name}: {len(own.done)} runs done, {len(own.missing)} missing")
+        typer.echo(f"{target.name}: {_runs(len(own.done))} done, {len(own.missing)} missing")
     for run in plan.missing:
         typer.echo(f"missing  {run.name}")
     for name in plan.unavailable:
@@ -193,4 +215,4 @@ def _show(
         for run, problem in outcome.failed:
             typer.echo(f"failed  {run.name}: {problem}", err=True)
         if outcome.left:
-            typer.echo(f"{len(outcome.left)} runs did not fit into the budget", err=True)
+            typer.echo(f"{_runs(len(outcome.left))} did not fit into the budget", err=True)

@@ -140,7 +140,7 @@ def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        table = pq.ParquetFile(pa.BufferReader(data)).read()  # leaves no thread behind
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"this is no readable Parquet file ({_first_line(error)})",

@@ -170,6 +170,15 @@ def gather(values: Tensor, ids: Tensor) -> Tensor:
     return weighted_sum(values.new_ones(len(ids)), values, graph)
 
 
+def take(values: Tensor, ids: Tensor) -> Tensor:
+    """values[ids]: [n], int64[…] → […].
+
+    Gradients of the same value are added up in the order of ``ids``. torch's own ``[]`` adds them
+    as its threads come, so that no two trainings are the same to the last bit.
+    """
+    return values.index_select(0, ids.reshape(-1)).view(ids.shape)
+
+
 def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
     """out[e] = left[i] · right[j] for every edge e = (i ← j).
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import DecoderConfig
+from decentrl.nn.aggregate import gather
 
 
 class Decoder(nn.Module):
@@ -35,7 +36,7 @@ class Decoder(nn.Module):
 
     def query(self, heads: Tensor, relations: Tensor) -> Tensor:
         """h [b, dim], relation ids int64[b] → [b, dim]."""
-        return self.combine(heads, self.relations[relations])
+        return self.combine(heads, gather(self.relations, relations))
 
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         """h [b, dim], relation vectors [b, relation_dim] → [b, dim]."""
@@ -213,7 +214,7 @@ class TuckER(Decoder):
 
     def _all_at_once(self, heads: Tensor, relations: Tensor) -> Tensor:
         """The same without a step for each relation: a card has the room, and waits for steps."""
-        matrices = self.relations[relations] @ self.core.flatten(1)
+        matrices = gather(self.relations, relations) @ self.core.flatten(1)
         matrices = self.matrix_dropout(matrices).view(-1, self.dim, self.dim)
         return torch.bmm(heads[:, None], matrices)[:, 0]
 

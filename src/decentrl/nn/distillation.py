@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decentrl.nn.aggregate import gather
+
 Distillation = Literal["detached", "infonce", "l2", "none"]
 Head = Literal["bilinear", "mlp"]
 
@@ -64,7 +66,7 @@ class SelfDistillation(nn.Module):
         if self.variant == "none":
             return students.new_zeros(())
         predicted = self.head(students)
-        own, others = teachers[ids], teachers[negatives]
+        own, others = gather(teachers, ids), gather(teachers, negatives)
         if self.variant != "infonce":
             own, others = own.detach(), others.detach()
         if self.variant == "l2":

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
-from decentrl.nn.aggregate import edge_dots, gather
+from decentrl.nn.aggregate import edge_dots, gather, take
 
 
 def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool = False) -> Tensor:
@@ -32,7 +32,7 @@ def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool
         length = torch.linalg.vector_norm(part.detach() if constant_length else part, dim=-1)
         inverse = 1 / length.clamp(min=1e-12)
         dots = edge_dots(part, part, pairs)
-        total = total + dots * inverse[pairs.rows] * inverse[pairs.columns]
+        total = total + dots * take(inverse, pairs.rows) * take(inverse, pairs.columns)
         present = present + (length.detach() > 0)
     scale = present.clamp(min=1).rsqrt()
     return total * scale[pairs.rows] * scale[pairs.columns]
@@ -136,7 +136,7 @@ def hard_sample_loss(
             margins[mine] = -torch.inf
             columns = margins.topk(min(hardest, len(others)), sorted=False).indices.sort(1).values
         dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
-        z = 2 * dots - lengths[columns] + (apart - apart.detach() - mean)[:, None]
+        z = 2 * dots - take(lengths, columns) + (apart - apart.detach() - mean)[:, None]
         z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
         # A row without others, in a tiny graph, has nothing to learn from.
         total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()

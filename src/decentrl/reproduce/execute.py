@@ -6,14 +6,12 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
-from decentrl.errors import DecentRLError
 from decentrl.reproduce.plan import expected_seconds
 from decentrl.reproduce.run import Run
 from decentrl.reproduce.store import Store, write_result
@@ -49,7 +47,8 @@ class Worker:
 
     def start(self, run: Run) -> None:
         self.run = run
-        self.connection.send((run, run.key))
+        with suppress(OSError):  # it has died meanwhile, as `finish` will tell
+            self.connection.send((run, run.key))
 
     def finish(self) -> str | None:
         """What is wrong with the run, "" for nothing; None if the process has died of it."""
@@ -80,10 +79,11 @@ def execute(
     waited for. A run that fails, or kills its process, is told of and the others go on.
     """
     waiting, outcome = list(runs), Outcome()
+    begun: dict[Run, float] = {}
     deadline = None if budget is None else time.monotonic() + budget
     with _workers(min(jobs, max(1, len(runs))), store.folder, device) as workers:
         while True:
-            _start(waiting, workers, store, deadline)
+            begun |= dict.fromkeys(_start(waiting, workers, store, deadline), time.monotonic())
             busy = [worker for worker in workers if worker.run is not None]
             if not busy:
                 break
@@ -101,15 +101,20 @@ def execute(
                 else:
                     outcome.done.append(run)
                     store.reload(run)
-                left = sum(expected_seconds(x, store.all()) for x in waiting) / len(workers)
-                report(run, problem, outcome, left)
+                report(run, problem, outcome, _seconds_left(waiting, workers, store, begun))
     outcome.left = waiting
     return outcome
 
 
-def _start(waiting: list[Run], workers: list[Worker], store: Store, deadline: float | None) -> None:
-    """Give every idle worker the first run that fits; one that must be alone waits until it is."""
-    known = store.all()
+def _start(
+    waiting: list[Run], workers: list[Worker], store: Store, deadline: float | None
+) -> list[Run]:
+    """Give every idle worker the first run that fits; one that must be alone waits until it is.
+
+    Returns:
+        the runs that were started.
+    """
+    known, started = store.all(), []
     for worker in workers:
         busy = [other.run for other in workers if other.run is not None]
         if worker.run is not None or any(run.alone for run in busy):
@@ -121,7 +126,25 @@ def _start(waiting: list[Run], workers: list[Worker], store: Store, deadline: fl
             if not late and not (run.alone and busy):
                 waiting.remove(run)
                 worker.start(run)
+                started.append(run)
                 break
+    return started
+
+
+def _seconds_left(
+    waiting: Sequence[Run], workers: Sequence[Worker], store: Store, begun: Mapping[Run, float]
+) -> float:
+    """Until all runs have ended, those under way too, if they take as long as others like them."""
+    known, now = store.all(), time.monotonic()
+    under_way = [
+        max(0.0, expected_seconds(worker.run, known) - (now - begun[worker.run]))
+        for worker in workers
+        if worker.run is not None
+    ]
+    alone = sum(expected_seconds(run, known) for run in waiting if run.alone)
+    others = sum(expected_seconds(run, known) for run in waiting if not run.alone)
+    shared = (sum(under_way) + others) / len(workers)
+    return alone + max([shared, *under_way])
 
 
 @contextmanager
@@ -138,16 +161,13 @@ def _workers(jobs: int, folder: Path, device: str) -> Iterator[list[Worker]]:
 def _work(connection: Connection, folder: Path, device: str, at_once: int) -> None:
     """The other process: it ends when nobody is left to give it runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // at_once))
     while True:
         try:
             run, key = connection.recv()
         except EOFError:
             return
         if run.key == key:
+            _share_cores(1 if run.alone else at_once)
             problem = _attempt(run, folder, device, at_once)
         else:
             problem = "its preset or RESULTS_VERSION was changed meanwhile; start again"
@@ -155,6 +175,14 @@ def _work(connection: Connection, folder: Path, device: str, at_once: int) -> No
             connection.send(problem)
         except OSError:
             return
+
+
+def _share_cores(runs: int) -> None:
+    """Each of so many runs takes its part of the cores; all of them if it is alone."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // runs))
 
 
 def _attempt(run: Run, folder: Path, device: str, at_once: int) -> str:
@@ -167,8 +195,8 @@ def _attempt(run: Run, folder: Path, device: str, at_once: int) -> str:
 
     try:
         write_result(folder, run, measure(run, device, at_once))
-    except (DecentRLError, RuntimeError, ValueError, AssertionError, KeyError) as error:
-        lines: Any = str(error).splitlines() or [""]
+    except Exception as error:  # whatever it is, the others go on
+        lines = str(error).splitlines() or [""]
         return f"{type(error).__name__}: {lines[0]}"
     finally:
         gc.collect()

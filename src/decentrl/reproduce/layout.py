@@ -21,6 +21,7 @@ class Metric:
     where: tuple[tuple[str, str], ...] = ()
     part: str = "results"
     lower: bool = False  # less is better
+    judged: bool = True  # one value is better than another
     digits: int = 3
 
     def of(self, result: Mapping[str, Any]) -> float | None:

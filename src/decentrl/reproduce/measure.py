@@ -166,10 +166,16 @@ def count(task: AlignmentTask | GraphTask) -> list[Facts]:
 
 def commit() -> str:
     """Of the source tree; ``+`` if it has changed since. DECENTRL_COMMIT where git cannot tell."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+"]
-    command += ["--exclude=*"]
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        # An installed package may lie in the checkout of something else.
+        git("ls-files", "--error-unmatch", here.name)
+        found = git("describe", "--always", "--dirty=+", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         found = ""
     return found or os.environ.get("DECENTRL_COMMIT", "")

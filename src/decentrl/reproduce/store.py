@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +82,13 @@ class Store:
 
 
 def write_result(folder: Path, run: Run, result: Result) -> None:
-    """A line a part, keys in order, so that two versions of a file can be compared."""
+    """A line a part, keys in order, so that two versions of a file can be compared.
+
+    Two processes may do the same run, if one has outlived the command that started it.
+    """
     parts = (f"{json.dumps(name)}: {json.dumps(result[name], sort_keys=True, ensure_ascii=False)}"
              for name in sorted(result))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{run.file}.part"
+    temporary = folder / f"{run.file}.{os.getpid()}.part"
     temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
     temporary.replace(folder / run.file)

@@ -49,7 +49,10 @@ def comma_separated(table: Table, store: Store) -> str:
         paper = value.paper
         both = "" if stat is None or paper is None else stat.mean - paper
         about = [run.dataset, run.unseen, run.preset, " ".join(run.settings)] if run else [""] * 4
-        numbers = [f"{x:.6g}" if isinstance(x, float) else x for x in (*known, paper or "", both)]
+        numbers = [
+            f"{x:.6g}" if isinstance(x, float) else x
+            for x in (*known, "" if paper is None else paper, both)
+        ]
         writer.writerow([table.title, row.label, group, name, *numbers, *about])
     return text.getvalue()
 
@@ -119,7 +122,7 @@ def _best(table: Table, store: Store) -> set[tuple[str, int]]:
     if not table.first.startswith("method"):
         return found
     for i in range(len(table.columns)):
-        cells = [(row.label, row.values[i]) for row in table.rows]
+        cells = [(row.label, row.values[i]) for row in table.rows if row.values[i].metric.judged]
         known = [(label, v, s.mean) for label, v in cells if (s := store.stat(v)) is not None]
         if len(known) > 1:
             sign = -1 if known[0][1].metric.lower else 1

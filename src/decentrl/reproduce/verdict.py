@@ -50,7 +50,7 @@ class Claim:
         if not signs:
             return "not yet measured"
         left = len(self.evidence) - len(signs)
-        rest = f", {left} comparisons not yet measured" if left else ""
+        rest = f", {left} comparison{'s' * (left > 1)} not yet measured" if left else ""
         yes, no = signs.count(1), signs.count(-1)
         if yes == len(signs):
             return f"confirmed{rest}"

@@ -19,7 +19,7 @@ from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.matching.filtered import rank_answers
 from decentrl.matching.metrics import summary
-from decentrl.nn.aggregate import gather
+from decentrl.nn.aggregate import gather, take
 from decentrl.nn.answers import answer_loss, fast_products
 from decentrl.nn.prediction import PredictionModel, View
 
@@ -218,7 +218,8 @@ class PredictionObjective:
         """The mean over triples of Σ |h|³ + |r|³ + |t|³."""
         decoder = self.model.decoder
         of_entities = decoder.moduli(gather(x, step.used)).pow(3).sum(1) @ step.uses.to(x.dtype)
-        of_relations = decoder.relation_moduli().pow(3).sum(1)[step.relations[step.rows]].sum()
+        cubes = decoder.relation_moduli().pow(3).sum(1)
+        of_relations = take(cubes, step.relations[step.rows]).sum()
         total: Tensor = (of_entities + of_relations) / len(step.answers)
         return total
 

@@ -85,6 +85,26 @@ def test_a_hidden_edge_says_nothing_and_the_other_shares_stay() -> None:
     assert moved.tolist() == [i in (1, 3) for i in range(N)]
 
 
+def test_training_takes_no_notice_of_who_comes_later() -> None:
+    """Neither do they change what is normalised, nor are they learned through it."""
+    model, view = make(4, "correlate", layers=2).train(), view_of()
+    assert view.seen.tolist() == [True] * 6 + [False]
+    r, h = randn(2 * R, 4, seed=1), randn(N, 4)
+    other = torch.cat((h[:6], 100 * randn(1, 4, seed=5)))
+    torch.testing.assert_close(model(view, h, [r, r])[:6], model(view, other, [r, r])[:6])
+    h.requires_grad_()
+    model(view, h, [r, r])[:6].square().sum().backward()
+    assert h.grad is not None
+    assert h.grad[:6].any(1).all()
+    assert not h.grad[6].any()
+
+
+def test_one_entity_alone_can_be_trained() -> None:
+    alone = BaselineView.of(np.array([(0, 0, 0)]), np.array([(0, 0, 0)]), N, R)
+    model = make(4, "multiply").train()
+    assert model(alone, randn(N, 4), [randn(2 * R, 4)]).isfinite().all()
+
+
 @compositions
 def test_gradients_are_those_of_the_formula(composition: Composition) -> None:
     model, view = make(4, composition, layers=2), view_of()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.centralised import CentralisedView
-from decentrl.nn.aggregate import edge_dots, segment_softmax, weighted_sum
+from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
 from decentrl.nn.baselines.centralised import CentralisedModel, linear
 
 
@@ -80,7 +80,8 @@ def relation_loss(parts: Sequence[Tensor], view: CentralisedView) -> Tensor:
         unit = F.normalize(part, dim=1)
         squares = unit.square().sum(1)
         graph = view.triples
-        apart = squares[graph.rows] + squares[graph.columns] - 2 * edge_dots(unit, unit, graph)
+        ends = take(squares, graph.rows) + take(squares, graph.columns)
+        apart = ends - 2 * edge_dots(unit, unit, graph)
         means = weighted_sum(view.signed, unit, view.offsets)
         total = total + view.shares @ apart - means.square().sum()
     return total / len(parts)

@@ -62,7 +62,8 @@ class CompGCNLayer(nn.Module):
 
     The sums are made before the matrices, and of the distinct pairs of neighbour and relation
     instead of the edges. Correlation, :math:`F^{-1}(\overline{F h} \odot F r)`, is a product too,
-    so it is summed up before it is turned back. The normalisation is over all entities.
+    so it is summed up before it is turned back. The normalisation is over the entities that
+    training sees: no other has a part in what is learned, nor learns through it.
 
     Args:
         dropout: on both sums.
@@ -94,7 +95,17 @@ class CompGCNLayer(nn.Module):
         as_head, as_tail = heard.chunk(2)
         itself = self._close(self._times(left, self._open(self.loop)))
         total = self.dropout(head(as_head)) + self.dropout(tail(as_tail)) + own(itself)
-        return torch.tanh(self.norm(total / 3))
+        return torch.tanh(self._normalised(total / 3, view.seen))
+
+    def _normalised(self, rows: Tensor, seen: Tensor) -> Tensor:
+        """As far as training sees them; then all, by what was seen."""
+        if not self.training:
+            normal: Tensor = self.norm(rows)
+            return normal
+        known = seen.nonzero().squeeze(1)
+        if len(known) < 2:  # one alone has no spread
+            return rows
+        return rows.index_copy(0, known, self.norm(gather(rows, known)))
 
     def _open(self, rows: Tensor, conjugate: bool = False) -> Tensor:
         """What is multiplied: the rows, or their spectrum, the real part beside the imaginary."""

@@ -28,8 +28,8 @@ TARGETS: dict[str, Callable[[Scale], Target]] = {
 
 def make_targets(names: list[str], scale: Scale) -> list[Target]:
     """The named targets, each once; ``all`` names every one."""
-    wanted = list(TARGETS) if "all" in names else list(dict.fromkeys(names))
-    for name in wanted:
-        if name not in TARGETS:
+    for name in names:
+        if name not in TARGETS and name != "all":
             raise ConfigError(f"no table or figure {name!r}; there are: {', '.join(TARGETS)}, all")
+    wanted = list(TARGETS) if "all" in names else list(dict.fromkeys(names))
     return [TARGETS[name](scale) for name in wanted]
