@@ -425,7 +425,7 @@ def test_embedding_leaves_the_training_flag_as_it_was(encoder: str, training: bo
     broken: Any = None
     with pytest.raises(AttributeError):
         model.embed(broken)
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError):
         model.score_all(broken, torch.tensor([0]), torch.tensor([0]))
     assert {module.training for module in model.modules()} == {training}
 
