@@ -13,7 +13,7 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import join
 from decentrl.nn.baselines.alinet import relation_loss
 from decentrl.training.centralised import CentralisedObjective
-from decentrl.training.fitting import MODELS
+from decentrl.training.encoders import MODELS
 from decentrl.training.unlinked import Unlinked
 
 SIZE = 20  # entities a side; the last one of each has no triple

@@ -21,22 +21,19 @@ from torch import Tensor
 from decentrl.config import Config
 from decentrl.errors import DecentRLError, InputError
 from decentrl.graph.adjacency import Ids
-from decentrl.graph.centralised import CentralisedView
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import PropagationView
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.ranks import Ranks
 from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.baselines.alinet import AliNet
 from decentrl.nn.baselines.centralised import CentralisedModel
-from decentrl.nn.baselines.gat import GAT
-from decentrl.nn.baselines.gcn import GCNAlign
 from decentrl.nn.baselines.translational import TranslationalModel
 from decentrl.nn.propagation import SeedPropagation, same_relations
 from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
 from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.centralised import CentralisedObjective
+from decentrl.training.encoders import MODELS, Model, read_graph, reads_links
 from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
 from decentrl.training.translational import TranslationalObjective
@@ -49,16 +46,6 @@ from decentrl.training.unlinked import (
     worth_keeping,
 )
 
-Model = AlignmentModel | RelationalModel | CentralisedModel | TranslationalModel
-MODELS: dict[str, type[Model]] = {
-    "dan": AlignmentModel,
-    "reflection": RelationalModel,
-    "gcn": GCNAlign,
-    "gat": GAT,
-    "alinet": AliNet,
-    "transe": TranslationalModel,
-    "rotate": TranslationalModel,
-}
 AnyObjective = (
     AlignmentObjective | RelationalObjective | CentralisedObjective | TranslationalObjective
 )
@@ -117,19 +104,18 @@ class World:
         return self._make_views(self.known.links)
 
     def views(self, links: Ids) -> dict[str, Any]:
-        """What the encoder reads of the known graph and of the one there is now: one of
-        ``GraphView``, ``RelationalView``, ``CentralisedView`` or the ``MergedGraph`` itself, as the
-        encoder needs it."""
-        model = self.config.model
-        reads_links = model.counterparts and model.encoder in ("dan", "gcn", "gat", "alinet")
-        if reads_links and len(links) != len(self.known.links):
+        """What the encoder reads of the ``known`` graph and of the one there is ``now``."""
+        if reads_links(self.config.model) and len(links) != len(self.known.links):
             return self._make_views(links)
         return self._views
 
     def _make_views(self, links: Ids) -> dict[str, Any]:
-        known = self._view(replace(self.known, links=links))
-        now = known if self.closed else self._view(replace(self.now, links=links))
-        return {"known": known, "now": now}
+        def read(graph: MergedGraph) -> Any:
+            seen = replace(graph, links=links)
+            return read_graph(seen, self.known, self.config.model, self.device)
+
+        known = read(self.known)
+        return {"known": known, "now": known if self.closed else read(self.now)}
 
     @cached_property
     def propagation_views(self) -> dict[str, PropagationView]:
@@ -140,30 +126,6 @@ class World:
     @property
     def closed(self) -> bool:
         return self.now is self.known
-
-    def _view(self, graph: MergedGraph) -> Any:
-        model = self.config.model
-        if model.encoder == "reflection":
-            return graph.relational_view(self.known, self.device)
-        if model.encoder in ("transe", "rotate"):
-            return graph
-        if not model.inductive:
-            return CentralisedView.build(
-                graph,
-                functional=model.encoder == "gcn",
-                two_hop=model.encoder == "alinet",
-                counterparts=model.counterparts,
-                trained_on=self.known,
-            ).to(self.device)
-        return graph.view(
-            layers=model.layers,
-            order=2 if model.variant == "second-order" else 1,
-            two_hop=model.hops == "alternating",
-            residual=model.residual,
-            self_entity=model.self_entity,
-            counterparts=model.counterparts,
-            trained_on=self.known,
-        ).to(self.device)
 
 
 class Pass:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import DistillationConfig, ModelConfig
+from decentrl.config import ModelConfig
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
 from decentrl.nn.baselines.centralised import CentralisedModel, linear
@@ -47,16 +47,9 @@ class AliNet(CentralisedModel):
     length 1: 500, 400 and 300 wide in the paper.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        n_relations: int,
-        model: ModelConfig,
-        distillation: DistillationConfig | None = None,
-    ) -> None:
-        super().__init__(n_entities, n_relations, model, distillation)
+    def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
         widths = [max(1, model.dim - k * model.dim // 5) for k in range(model.layers + 1)]
-        self.layers = nn.ModuleList(map(GatedLayer, widths, widths[1:]))
+        return map(GatedLayer, widths, widths[1:])
 
     def forward(self, view: CentralisedView) -> list[Tensor]:
         parts: list[Tensor] = [self.entities]

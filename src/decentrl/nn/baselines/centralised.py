@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,6 +30,12 @@ class CentralisedModel(nn.Module):
     ) -> None:
         super().__init__()
         self.entities = nn.Parameter(F.normalize(torch.randn(n_entities, model.dim), dim=1))
+        self.depth = model.layers
+        self.layers = nn.ModuleList(self.make_layers(model))
+
+    def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
+        """One a layer; none if the layers have nothing to learn."""
+        return ()
 
     def forward(self, view: CentralisedView) -> list[Tensor]:
         """The parts of every entity's vector before normalisation, [n_entities, …] each."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import DistillationConfig, ModelConfig
+from decentrl.config import ModelConfig
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import segment_softmax, weighted_sum
@@ -44,17 +46,8 @@ class GAT(CentralisedModel):
     length 1, which is how AliNet, to whose paper the reference number belongs, represents one.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        n_relations: int,
-        model: ModelConfig,
-        distillation: DistillationConfig | None = None,
-    ) -> None:
-        super().__init__(n_entities, n_relations, model, distillation)
-        self.layers = nn.ModuleList(
-            SelfAttention(model.dim, model.dropout) for _ in range(model.layers)
-        )
+    def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
+        return (SelfAttention(model.dim, model.dropout) for _ in range(model.layers))
 
     def forward(self, view: CentralisedView) -> list[Tensor]:
         parts: list[Tensor] = [self.entities]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import weighted_sum
 from decentrl.nn.baselines.centralised import CentralisedModel
@@ -22,20 +21,10 @@ class GCNAlign(CentralisedModel):
     input embeddings are free, so all that a map could do to them they can do themselves.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        n_relations: int,
-        model: ModelConfig,
-        distillation: DistillationConfig | None = None,
-    ) -> None:
-        super().__init__(n_entities, n_relations, model, distillation)
-        self.layers = model.layers
-
     def forward(self, view: CentralisedView) -> list[Tensor]:
         hidden: Tensor = self.entities
-        for layer in range(self.layers):
+        for layer in range(self.depth):
             hidden = weighted_sum(view.weights, hidden, view.near)
-            if layer + 1 < self.layers:
+            if layer + 1 < self.depth:
                 hidden = torch.relu(hidden)
         return [hidden]
