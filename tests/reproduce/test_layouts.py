@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from decentrl.reproduce.claims import Claims
-from decentrl.reproduce.figures import COLOURS, draw
+from decentrl.reproduce.figures import COLOURS, _looks, draw
 from decentrl.reproduce.layout import Metric, Row, Table, Value
 from decentrl.reproduce.run import Run
 from decentrl.reproduce.scale import ALINET, FULL, GAT, PAPER
@@ -193,3 +193,12 @@ def test_the_index_leads_to_the_pages_that_are_there(
     assert "[Entity alignment](alignment.md)" in text
     assert "[Training time, ZH-EN](time.md)" in text
     assert "| Ablation | 1 |" in text
+
+
+def test_a_method_looks_the_same_on_every_page_and_like_no_other_on_its_own() -> None:
+    few = _looks(["seed propagation", "decentRL"])
+    many = _looks(["A", "decentRL", "B", "GAT", "seed propagation", "C", "D", "E", "F", "G"])
+    for name in few:
+        assert many[name] == few[name]
+    assert len({colour for colour, _ in many.values()}) == len(many)
+    assert len({marker for _, marker in many.values()}) == len(many)

@@ -18,6 +18,9 @@ from decentrl.reproduce.store import Stat, Store
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999",
            "#F0E442", "#7F3C8D")  # fmt: skip
 MARKERS = "osD^vPX*<>"
+# Whoever is on several pages looks the same on all of them.
+USUAL = ("decentRL", "decentRL, strong", "AliNet", "GAT", "GCN-Align", "seed propagation")
+LIGHT = ("#E69F00", "#56B4E9", "#F0E442", "#CC79A7", "#999999")  # to be written on in black
 WIDEST = 11.0  # inches; panels that need more stand in several rows
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "decentrl",
@@ -48,7 +51,7 @@ def draw(figure: Figure, store: Store, path: Path) -> bool:
     from matplotlib import pyplot
 
     labels = list(dict.fromkeys(s.label for panel in figure.panels for s in panel.series))
-    looks = {name: (COLOURS[i % 10], MARKERS[i % 10]) for i, name in enumerate(labels)}
+    looks = _looks(labels)
     with pyplot.rc_context(STYLE):
         widest = max(_room(figure, panel, series) for panel, series in shown)
         rows = ceil(len(shown) / max(1, int(WIDEST // widest)))
@@ -91,6 +94,15 @@ Shown = Sequence[Series]
 Looks = dict[str, tuple[str, str]]
 
 
+def _looks(labels: Sequence[str]) -> Looks:
+    """A colour and a marker for each, different from all others up to ten."""
+    usual = {name: USUAL.index(name) for name in labels if name in USUAL}
+    free = [i for i in range(len(COLOURS)) if i not in usual.values()]
+    others = [name for name in labels if name not in usual]
+    places = usual | {name: free[i % len(free)] for i, name in enumerate(others)}
+    return {name: (COLOURS[places[name]], MARKERS[places[name]]) for name in labels}
+
+
 def _known(panel: Panel, store: Store) -> list[Series]:
     """The series of which something was run."""
     return [s for s in panel.series if any(store.stat(value) for value in s.values)]
@@ -128,19 +140,21 @@ def _bars(axes: Any, panel: Panel, shown: Shown, store: Store, looks: Looks) -> 
                 axes.errorbar(place, stat.mean, stat.spread, color="#333333", linewidth=1)
             inside = above is not None and stat.mean > 0.2 * highest
             top = stat if inside or above is None or above.mean < stat.mean else above
-            _say(axes, place, value, stat, top, inside, few)
+            ink = ("black" if colour in LIGHT else "white") if inside else ""
+            _say(axes, place, value, stat, top, ink, few)
     axes.set_xticks(range(len(panel.ticks)), panel.ticks)
     axes.tick_params(axis="x", length=0)
     axes.margins(y=0.16)
 
 
 def _say(
-    axes: Any, place: float, value: Value, stat: Stat, top: Stat, inside: bool, few: bool
+    axes: Any, place: float, value: Value, stat: Stat, top: Stat, inside: str, few: bool
 ) -> None:
-    """The number above its bar and the dotted one, or inside it; lying where there are many."""
+    """The number above its bar and the dotted one, or inside it in that colour; lying where there
+    are many."""
     text = f"{stat.mean:.{value.metric.digits}f}".removeprefix("0")
     height = stat.mean - stat.spread if inside else top.mean + top.spread
-    look: dict[str, Any] = {"va": "top", "color": "white"} if inside else {"va": "bottom"}
+    look: dict[str, Any] = {"va": "top", "color": inside} if inside else {"va": "bottom"}
     axes.annotate(
         text, (place, height), ha="center", fontsize=9 if few else 8, rotation=0 if few else 90,
         xytext=(0, -3 if inside else 3), textcoords="offset points", **look,
