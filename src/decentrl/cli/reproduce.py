@@ -34,7 +34,7 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="datasets, alignment, open-alignment, known-unknown, prediction, open-prediction, "
-            "decoders, ablation, sizes, proportions, degree, layers, time, or all.",
+            "decoders, ablation, sizes, proportions, degree, layers, time, baselines, or all.",
         ),
     ],
     quick: Annotated[

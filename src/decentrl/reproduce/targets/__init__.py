@@ -1,4 +1,4 @@
-"""Every table and figure of the paper by its name."""
+"""Every table and figure of the paper by its name, and the baselines beside their references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Callable
 from decentrl.errors import ConfigError
 from decentrl.reproduce.layout import Target
 from decentrl.reproduce.scale import Scale
-from decentrl.reproduce.targets import ablation, alignment, analyses, datasets, prediction, timing
+from decentrl.reproduce.targets import (
+    ablation,
+    alignment,
+    analyses,
+    baselines,
+    datasets,
+    prediction,
+    timing,
+)
 
 TARGETS: dict[str, Callable[[Scale], Target]] = {
     "datasets": datasets.datasets,
@@ -23,6 +31,7 @@ TARGETS: dict[str, Callable[[Scale], Target]] = {
     "degree": analyses.degree,
     "layers": analyses.layers,
     "time": timing.time,
+    "baselines": baselines.baselines,
 }
 
 
