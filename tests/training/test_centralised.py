@@ -51,16 +51,18 @@ def test_wrong_counterparts_are_seen_entities_of_the_same_side(hardness: int) ->
     assert set(right.flatten().tolist()) <= set(range(SIZE, 2 * SIZE - 1))
 
 
-def test_hard_ones_are_the_nearest_but_never_the_end_itself() -> None:
+@pytest.mark.parametrize("nearest_to", ["replaced", "kept"])
+def test_hard_ones_are_the_nearest_but_never_the_end_itself(nearest_to: str) -> None:
     # A pool of all nineteen that have a triple: so it is known who must be found.
-    objective = make("gat", "loss.hardness=100", "loss.negatives=4")
+    settings = ("loss.hardness=100", "loss.negatives=4", f"loss.nearest_to={nearest_to}")
+    objective = make("gat", *settings)
     parts, links = objective.model(objective.view), torch.from_numpy(objective.links)
     vectors = join(parts).detach()
     for side, found in enumerate(objective._wrong(parts, links, np.random.default_rng(0))):
         pool = torch.arange(SIZE - 1) + side * SIZE
-        for end, chosen in zip(links[:, side], found, strict=True):
-            cosine = vectors[pool] @ vectors[end]
-            cosine[pool == end] = -2
+        for link, chosen in zip(links, found, strict=True):
+            cosine = vectors[pool] @ vectors[link[side if nearest_to == "replaced" else 1 - side]]
+            cosine[pool == link[side]] = -2
             assert set(chosen.tolist()) == set(pool[cosine.topk(4).indices].tolist())
 
 

@@ -99,9 +99,13 @@ class LossConfig:
         at_least=1,
     )  # fmt: skip
     hardness: int = setting(
-        1, "gcn, gat, alinet: draw so many times as many samples, keep those nearest to the end",
+        1, "gcn, gat, alinet: draw so many times as many samples, keep those nearest to an end",
         at_least=1,
     )  # fmt: skip
+    nearest_to: Literal["replaced", "kept"] = setting(
+        "replaced",
+        "gcn, gat, alinet: hard samples are near the end they replace, or near the kept one",
+    )
     relations: float = setting(
         0.0, "gcn, gat, alinet: weight of heads and tails of a relation lying alike", at_least=0
     )

@@ -65,8 +65,11 @@ class PredictionModel(nn.Module):
             )  # fmt: skip
         elif model.encoder == "compgcn":
             self.baseline = CompGCN(
-                n_entities, model.dim, model.layers, model.composition, model.neighbour_dropout
-            )
+                n_entities, model.dim, model.layers, model.composition, model.neighbour_dropout,
+                # ConvE normalises a question, so long answers have scores that saturate, and its
+                # image, in which long heads hide the relation beneath them.
+                unit=config.decoder.name == "conve",
+            )  # fmt: skip
         elif model.encoder == "lan":
             self.baseline = LAN(n_entities, n_relations, model.dim)
         if made and distillation.variant != "none" and distillation.weight:

@@ -23,7 +23,9 @@ class CentralisedObjective(LinkObjective):
 
     With ``loss.hardness`` above 1 so many times as many are drawn in a step, and each end is
     replaced by the nearest of them: AliNet's truncated sampling, in which replacements come from
-    the nearest share of all entities, without a list of these that would grow old.
+    the nearest share of all entities, without a list of these that would grow old. They are near
+    the end that they replace or, with ``loss.nearest_to = "kept"``, near its counterpart, which
+    stays: the entities that this one is most easily linked to by mistake.
     """
 
     model: CentralisedModel
@@ -71,15 +73,19 @@ class CentralisedObjective(LinkObjective):
                 continue
             size = min(len(among), settings.negatives * settings.hardness)
             pool = rng.choice(among, size, replace=False, shuffle=False)
-            found.append(self._nearest(parts, links[:, side], torch.from_numpy(pool)))
+            to = side if settings.nearest_to == "replaced" else 1 - side
+            found.append(self._nearest(parts, links, side, to, torch.from_numpy(pool)))
         return found[0], found[1]
 
     @torch.no_grad()
-    def _nearest(self, parts: list[Tensor], ends: Tensor, pool: Tensor) -> Tensor:
-        """Of a pool, int64[p], those nearest to each end, without the end itself."""
-        pool = pool.to(ends.device)
-        cosine = join([p[ends] for p in parts]) @ join([p[pool] for p in parts]).t()
-        cosine.masked_fill_(ends[:, None] == pool, -2.0)
+    def _nearest(
+        self, parts: list[Tensor], links: Tensor, side: int, to: int, pool: Tensor
+    ) -> Tensor:
+        """Of a pool of one side, int64[p], those nearest to each link's end ``to``, but not the
+        link's own end of that side."""
+        pool = pool.to(links.device)
+        cosine = join([p[links[:, to]] for p in parts]) @ join([p[pool] for p in parts]).t()
+        cosine.masked_fill_(links[:, side, None] == pool, -2.0)
         count = min(self.config.loss.negatives, len(pool))
         nearest: Tensor = pool[cosine.topk(count, sorted=False).indices]
         return nearest

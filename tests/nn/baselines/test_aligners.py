@@ -109,6 +109,16 @@ def test_alinet_gates_near_and_distant_neighbours(view: CentralisedView) -> None
         torch.testing.assert_close(parts[k + 1], h)
 
 
+def test_alinet_s_embeddings_begin_small_and_those_of_others_with_length_1() -> None:
+    config = ModelConfig(dim=20, layers=2)
+    largest = AliNet(2000, R, config).entities.abs().max().item()
+    bound = (6 / (2000 + 20)) ** 0.5  # Glorot's, of a table
+    assert 0.99 * bound < largest <= bound
+    for kind in (GCNAlign, GAT):
+        lengths = kind(2000, R, config).entities.norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones(2000))
+
+
 def test_the_relation_loss_is_the_spread_around_a_relation_s_mean(view: CentralisedView) -> None:
     view, model = doubled(view), make(AliNet)
     parts = model(view)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.baselines.compgcn import (
     CompGCN,
@@ -17,6 +18,7 @@ from decentrl.nn.baselines.compgcn import (
     update_relations,
 )
 from decentrl.nn.decoders import DistMult
+from decentrl.nn.prediction import PredictionModel
 
 N, R = 7, 3
 # 0 is twice a head of relation 0; two triples share neighbour and relation; nothing about 6.
@@ -125,3 +127,19 @@ def test_the_decoder_reads_the_relations_after_the_last_layer() -> None:
     torch.testing.assert_close(decoder.relations, stages[-1])
     heads, kinds = torch.ones(2, 4), torch.tensor([0, 5])
     torch.testing.assert_close(decoder.query(heads, kinds), stages[-1][kinds])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("decoder", ["conve", "distmult"])
+def test_vectors_begin_as_long_as_the_decoder_can_read(decoder: str, layers: int) -> None:
+    """ConvE shows heads and relations in one image: they begin alike. A product needs no such."""
+    torch.manual_seed(0)
+    settings = (f"decoder.name={decoder}", "model.dropout=0", f"model.layers={layers}")
+    model = PredictionModel(N, R, PredictionConfig.from_preset("compgcn", settings)).train()
+    x = model.vectors(view_of(), model.encode(view_of()))[view_of().seen]
+    length = x.norm(dim=1).mean().item()
+    lengths_of_relations = model.decoder.relations.norm(dim=1).mean().item()
+    if decoder == "conve":
+        assert length == pytest.approx(lengths_of_relations, rel=0.3)
+    else:
+        assert length > 5 * lengths_of_relations

@@ -76,7 +76,8 @@ def test_settings_make_the_filters_of_conve() -> None:
     assert isinstance(decoder, ConvE)
     assert decoder.convolution.weight.shape == (200, 1, 7, 7)
     assert decoder.query(torch.ones(2, 200), KINDS[:2]).shape == (2, 200)
-    assert (decoder.image_dropout.p, decoder.channel_dropout.p) == (0.3, 0.3)
+    dropouts = decoder.image_dropout, decoder.channel_dropout, decoder.result_dropout
+    assert [dropout.p for dropout in dropouts] == pytest.approx([0.2, 0.2, 0.3])
 
 
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])

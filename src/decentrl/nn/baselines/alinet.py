@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import ModelConfig
+from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
 from decentrl.nn.baselines.centralised import CentralisedModel, linear
@@ -46,6 +46,18 @@ class AliNet(CentralisedModel):
     An entity's vector is the input embedding and the outputs of all layers side by side, each of
     length 1: 500, 400 and 300 wide in the paper.
     """
+
+    def __init__(
+        self,
+        n_entities: int,
+        n_relations: int,
+        model: ModelConfig,
+        distillation: DistillationConfig | None = None,
+    ) -> None:
+        super().__init__(n_entities, n_relations, model, distillation)
+        # Glorot's, for the whole table, as in the authors' code: so small that what is learned soon
+        # outweighs what an embedding was at random, which no counterpart has in common.
+        nn.init.xavier_uniform_(self.entities)
 
     def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
         widths = [max(1, model.dim - k * model.dim // 5) for k in range(model.layers + 1)]

@@ -131,15 +131,30 @@ class CompGCNLayer(nn.Module):
 
 class CompGCN(nn.Module):
     """It is centralised: an entity's own embedding takes part, and where that was never trained it
-    is read as it was at first, as the paper's model would."""
+    is read as it was at first, as the paper's model would.
+
+    Args:
+        unit: vectors have a length of about 1 at first, like embeddings, instead of √dim.
+    """
 
     def __init__(
-        self, n_entities: int, dim: int, layers: int, composition: Composition, dropout: float
+        self,
+        n_entities: int,
+        dim: int,
+        layers: int,
+        composition: Composition,
+        dropout: float,
+        *,
+        unit: bool = False,
     ) -> None:
         super().__init__()
         self.entities = nn.Parameter(torch.empty(n_entities, dim))
         nn.init.xavier_uniform_(self.entities)
         self.layers = nn.ModuleList(CompGCNLayer(dim, composition, dropout) for _ in range(layers))
+        if unit:
+            last = self.layers[-1]
+            assert isinstance(last, CompGCNLayer)
+            nn.init.constant_(last.norm.weight, dim**-0.5)
 
     def forward(
         self,
