@@ -206,8 +206,11 @@ def test_just_as_sure_as_the_threshold_is_sure_enough() -> None:
     exact = by("score")(torch.tensor([[score.item(), 0, 0, 0]], dtype=torch.float64)).item()
     found = answer(pairs, pairs, confidence=by("score"), threshold=exact)
     assert found.columns[0].tolist() == [0]
-    above = answer(pairs, pairs, confidence=by("score"), threshold=math.nextafter(exact, 1))
-    assert above.columns[0].tolist() == [-1]
+    told = found.confidence[0].item()  # rounded, and perhaps up
+    assert answer(pairs, pairs, confidence=by("score"), threshold=told).columns[0].tolist() == [0]
+    above = torch.nextafter(found.confidence[0], torch.tensor(1.0)).item()
+    more = answer(pairs, pairs, confidence=by("score"), threshold=above)
+    assert more.columns[0].tolist() == [-1]
 
 
 def test_an_assigned_one_of_whom_nothing_is_known_does_not_pass_a_threshold() -> None:

@@ -87,7 +87,8 @@ def answer(
         sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)
         columns = taken.cpu()[:, None]
     if threshold is not None:
-        unsure = ~(sure >= threshold)
+        # Compared as they are told, so that the threshold may be a confidence read from an answer.
+        unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))
         columns[unsure] = -1
     scores = scores.where(columns >= 0, torch.nan)
     return Answers(columns, scores.float(), sure.float())

@@ -88,7 +88,7 @@ class Claims:
             ours, other = (
                 self.store.stat(
                     self.scale.value("prediction", dataset, method, answer_at("mrr"),
-                                     under(decoder), unseen=PUBLISHED_SPLIT)
+                                     *under(decoder), unseen=PUBLISHED_SPLIT)
                 )
                 for method in (PAPER, COMPGCN)
             )  # fmt: skip

@@ -84,7 +84,9 @@ def test_settings_make_the_filters_of_conve() -> None:
 def test_a_level_is_in_every_score_of_the_loss_and_learned(decoder: str) -> None:
     settings = (f"decoder.name={decoder}", "model.encoder=none", "model.dim=4")
     plain, levelled = (
-        PredictionModel(3, R, PredictionConfig.from_preset("table-conve", (*settings, level)))
+        PredictionModel(
+            3, R, PredictionConfig.from_preset("paper", (*settings, "loss.kind=bce", level))
+        )
         for level in ("loss.level=0", "loss.level=-7")
     )
     asked = torch.ones(2, 4)

@@ -39,7 +39,7 @@ def baselines(scale: Scale) -> Target:
     ]  # fmt: skip
     arrived = Row(
         "LAN",
-        [scale.value("prediction", dataset, LAN, answer_at("mrr"), under("transe"),
+        [scale.value("prediction", dataset, LAN, answer_at("mrr"), *under("transe"),
                      unseen=PUBLISHED_SPLIT, paper=0.164)],
     )  # fmt: skip
     return Target(

@@ -45,6 +45,8 @@ CHANGED = {
         "decoder.dim=2048", "loss.n3=0.0025", "loss.relations=0.0", "training.epochs=25",
     ),
     ("strong", "wn18"): ("loss.relations=0.0", "training.epochs=15"),
+    ("table-complex", "wn18rr"): ("loss.n3=0.1",),
+    ("table-distmult", "wn18rr"): ("loss.n3=0.1",),
 }  # fmt: skip
 CELLS = (
     "known query, known answer", "new query, known answer", "known query, new answer",
@@ -57,8 +59,10 @@ def at(name: str, group: str = "all", row: str = "all") -> Metric:
     return Metric(name, (("group", group), ("name", row)), lower=lower, digits=0 if lower else 3)
 
 
-def under(decoder: str) -> str:
-    return f"decoder.name={decoder}"
+def under(decoder: str) -> tuple[str, ...]:
+    """Settings of a decoder; distances are between vectors of length 1, whatever a preset says."""
+    name = f"decoder.name={decoder}"
+    return (name, "decoder.normalise=true") if decoder == "transe" else (name,)
 
 
 def prediction(scale: Scale) -> Target:
@@ -108,7 +112,7 @@ def decoder_table(
             method = by_decoder.get(decoder, Method(label))
             more: tuple[str, ...] = ()
             if not method.preset.startswith("table-"):
-                more = (under(decoder),)
+                more = under(decoder)
             if not unseen and not scale.quick:
                 more += CHANGED.get((method.preset, decoder), ())
             values += [
@@ -160,7 +164,7 @@ def open_prediction(scale: Scale) -> Target:
             f"{method.label}, {label}",
             [
                 scale.value("prediction", dataset, method, at("mrr", "open world", cell),
-                            under(decoder), unseen=PUBLISHED_SPLIT)
+                            *under(decoder), unseen=PUBLISHED_SPLIT)
                 for cell in CELLS
             ],
         )
@@ -170,7 +174,7 @@ def open_prediction(scale: Scale) -> Target:
 
     def mrr(method: Method, decoder: str, unseen: float) -> list[Series]:
         opened, closed = (
-            scale.value("prediction", dataset, method, at("mrr"), under(decoder), unseen=world)
+            scale.value("prediction", dataset, method, at("mrr"), *under(decoder), unseen=world)
             for world in (unseen, 0.0)
         )
         return [Series(method.label, [opened], [closed])]
