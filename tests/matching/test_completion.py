@@ -64,6 +64,17 @@ def test_rows_of_a_table_nobody_trained_are_ranked_last() -> None:
     assert torch.equal(scores[:, 6:], scores[:, :6].amin(1, keepdim=True).expand(-1, 2))
 
 
+@pytest.mark.parametrize("decoder", ["transe", "rotate", "distmult", "complex"])
+def test_who_has_no_vector_is_ranked_last(decoder: str) -> None:
+    asked = made(f"decoder.name={decoder}")
+    entities, kinds = map(torch.from_numpy, every_question())
+    scores = asked.scores(entities, kinds)
+    assert (scores[:, 7] == scores.amin(1)).all()
+    told = scores[:, :7]
+    torch.testing.assert_close(told, asked.model.score_all(asked.vectors, entities, kinds)[:, :7])
+    assert (told.amax(1) > scores[:, 7])[entities != 7].all()
+
+
 @pytest.mark.parametrize("also_known", [False, True])
 def test_answers_are_the_best_scores_whatever_the_blocks(
     also_known: bool, monkeypatch: pytest.MonkeyPatch

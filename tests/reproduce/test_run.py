@@ -38,6 +38,21 @@ def test_the_version_makes_every_run_new(monkeypatch: pytest.MonkeyPatch) -> Non
     assert before != after
 
 
+def test_a_version_of_a_decoder_makes_its_runs_new_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def keys() -> list[str]:
+        module._key.cache_clear()
+        runs = (Run("prediction", "fb15k-237", f"table-{x}") for x in ("transe", "complex"))
+        return [run.key for run in (*runs, RUN)]
+
+    before = keys()
+    monkeypatch.setitem(module.DECODER_VERSIONS, "transe", 99)
+    after = keys()
+    assert [x == y for x, y in zip(before, after, strict=True)] == [False, True, True]
+    module._key.cache_clear()
+
+
 def test_the_same_settings_said_otherwise_are_the_same_run() -> None:
     assert replace(RUN, settings=("model.dim=64", "model.layers=4")).key == RUN.key
     assert replace(RUN, settings=("model.dim=7", "model.dim=64")).key == RUN.key

@@ -124,13 +124,20 @@ class Completion:
     def scores(self, entities: Tensor, kinds: Tensor) -> Tensor:
         """Scores to rank by, int64[b] each → [b, n].
 
-        Rows of a table that were never trained are the last of all.
+        Entities that have no vector, or a row of a table that was never trained, are the last of
+        all: a distance would find them near everything.
         """
         scores = self.model.score_all(self.vectors, entities, kinds)
-        if self.model.table is not None and not self.told.seen.all():
-            unseen = torch.from_numpy(~self.told.seen).to(scores.device)
-            scores[:, unseen] = scores.amin(1, keepdim=True)
+        if self.nobody.any():
+            scores[:, self.nobody] = scores.amin(1, keepdim=True)
         return scores
+
+    @cached_property
+    def nobody(self) -> Tensor:
+        """Entities that an answer cannot be told by: bool[n]."""
+        if self.model.table is None:
+            return self.silent
+        return torch.from_numpy(~self.told.seen).to(self.vectors.device)
 
     def evidence(self, asked: Queries, known: Queries) -> tuple[Tensor, Tensor]:
         """Of the best unknown answers of held-out questions: what speaks for them, who is right.

@@ -170,7 +170,7 @@ def _work(connection: Connection, folder: Path, device: str, at_once: int) -> No
             _share_cores(1 if run.alone else at_once)
             problem = _attempt(run, folder, device, at_once)
         else:
-            problem = "its preset or RESULTS_VERSION was changed meanwhile; start again"
+            problem = "its preset or the results' version was changed meanwhile; start again"
         try:
             connection.send(problem)
         except OSError:

@@ -19,7 +19,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.registry import load_dataset
-from decentrl.reproduce.run import PUBLISHED_SPLIT, RESULTS_VERSION, Run
+from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
 
 Facts = dict[str, Any]
 
@@ -42,7 +42,7 @@ def measure(run: Run, device: str = "auto", at_once: int = 1) -> Facts:
     found["seconds"] |= {"read": reading, "whole": time.perf_counter() - started}
     about = {
         "key": run.key,
-        "version": RESULTS_VERSION,
+        "version": run.version,
         "run": asdict(run),
         "config": run.changed(),
         "command": run.command,

@@ -15,6 +15,8 @@ from decentrl.errors import ConfigError
 RESULTS_VERSION = 1
 """Bumped by hand when code, or the default of a setting, changes so that a number may change: then
 no run counts as done any more."""
+DECODER_VERSIONS = {"transe": 2, "rotate": 2, "conve": 2}
+"""The same for runs under one decoder. 2: entities without a vector are ranked last."""
 
 PUBLISHED_SPLIT = 0.2
 """The share of unseen entities in the published open-world splits; they are those of seed 0."""
@@ -53,6 +55,14 @@ class Run:
     def key(self) -> str:
         """Changes with anything that its numbers come from."""
         return _key(self)
+
+    @property
+    def version(self) -> int:
+        """Of the code that its numbers come from."""
+        own = self.config() if self.job == "prediction" else None
+        if not isinstance(own, PredictionConfig):
+            return RESULTS_VERSION
+        return max(RESULTS_VERSION, DECODER_VERSIONS.get(own.decoder.name, 0))
 
     @property
     def name(self) -> str:
@@ -118,7 +128,7 @@ def _possible(job: str, preset: str, settings: tuple[str, ...]) -> bool:
 @lru_cache(None)
 def _key(run: Run) -> str:
     facts = asdict(run) | {"preset": "", "settings": run.changed()}
-    facts |= {"data": data_digest(run.dataset), "version": RESULTS_VERSION}
+    facts |= {"data": data_digest(run.dataset), "version": run.version}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
