@@ -117,7 +117,7 @@ def _room(figure: Figure, panel: Panel, series: Shown) -> float:
 
 
 def _bars(axes: Any, panel: Panel, shown: Shown, store: Store, looks: Looks) -> None:
-    wide = 0.84 / len(shown)
+    wide = min(0.84 / len(shown), 0.28)  # one alone is no wall
     few = len(shown) * len(panel.ticks) <= 14
     stats = [store.stat(v) for s in shown for v in (*s.values, *s.above)]
     highest = max(stat.mean for stat in stats if stat is not None)
@@ -144,6 +144,7 @@ def _bars(axes: Any, panel: Panel, shown: Shown, store: Store, looks: Looks) -> 
             _say(axes, place, value, stat, top, ink, few)
     axes.set_xticks(range(len(panel.ticks)), panel.ticks)
     axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.5, len(panel.ticks) - 0.5)
     axes.margins(y=0.16)
 
 
