@@ -56,6 +56,20 @@ def test_two_quick_targets(tmp_path: Path) -> None:
     assert "sizes: 1 run done, 3 missing" in listed
 
 
+def test_only_the_runs_that_are_named(tmp_path: Path) -> None:
+    listed = reproduce(tmp_path, "datasets", "layers", "--quick", "--only", "paper", "--list")
+    missing = [line for line in listed.stdout.splitlines() if line.startswith("missing")]
+    assert len(missing) == 1
+    assert "paper" in missing[0]
+    done = reproduce(tmp_path, "datasets", "layers", "--quick", "--only", "geonames.*data")
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path)
+    assert all("geonames" in name and "data" in name for name in results(tmp_path))
+    wrong = reproduce(tmp_path, "datasets", "--quick", "--only", "(")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: '(' is no regular expression")
+
+
 def test_without_files_there_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
     done = reproduce(tmp_path, "datasets")
     assert done.returncode == 2

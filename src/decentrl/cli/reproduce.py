@@ -48,6 +48,10 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option(help="At most so many seeds a run; 0 takes each target's own.", min=0)
     ] = 0,
+    only: Annotated[
+        str,
+        typer.Option(metavar="PATTERN", help="Only runs with this in their name (see --list)."),
+    ] = "",
     budget: Annotated[
         float | None,
         typer.Option(
@@ -74,6 +78,8 @@ def reproduce(
 
     decentrl reproduce alignment open-alignment --budget 60
 
+    decentrl reproduce all --only 'fb15k-237.*transe' --list
+
     decentrl reproduce all --quick
     """
     from decentrl.reproduce.plan import Plan
@@ -89,6 +95,8 @@ def reproduce(
     pages = site or (QUICK_RESULTS / "site" if quick else SITE)
     store = Store(folder)
     plan = Plan.of(targets, store)
+    if only:
+        plan = plan.only(only)
     if list_runs:
         _list(targets, plan, store)
         return

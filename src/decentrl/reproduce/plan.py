@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
+from decentrl.errors import ConfigError
 from decentrl.reproduce.layout import Target
 from decentrl.reproduce.run import Run
 from decentrl.reproduce.scale import OURS, SLOW
@@ -32,6 +34,14 @@ class Plan:
             sorted(missing, key=_rank),
             sorted({name for target in targets for name in target.unavailable()}),
         )
+
+    def only(self, pattern: str) -> Plan:
+        """Of the missing runs those that have the regular expression in their name."""
+        try:
+            found = re.compile(pattern).search
+        except re.error as error:
+            raise ConfigError(f"{pattern!r} is no regular expression ({error})") from error
+        return replace(self, missing=[run for run in self.missing if found(run.name)])
 
 
 def _rank(run: Run) -> tuple[bool, int, bool, int]:
