@@ -158,7 +158,8 @@ def test_who_has_no_vector_is_named(decentrl: Command, people_file: Path, tmp_pa
     assert made.code == 0, made.err
     case = Case("one_graph", run, tmp_path)
     done = decentrl("add", run, case.file)
-    assert "as nothing known reaches them: 2 ('new', 'newer'); it will be made" in done.out
+    said = "as a table holds what training has seen: 2 ('new', 'newer'); it will be learned by"
+    assert f"{said} `decentrl refit`" in done.out
     output = tmp_path / "v.parquet"
     done = decentrl("export", run, "-o", output)
     assert done.err == f"{output}: 47 vectors, 2 entities without one left out\n"

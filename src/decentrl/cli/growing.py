@@ -86,7 +86,7 @@ def add(
                     rows, **where, refresh=refresh and last, source=table.file.name
                 )
             told.append(_line(addition) | {"literals": table.literals})
-            _tell_addition(console, addition, table.literals)
+            _tell_addition(console, addition, table.literals, _tables_alone(model))
     if as_json:
         print_json(told)
     elif refresh:
@@ -120,7 +120,13 @@ def _line(addition: Addition) -> dict[str, Any]:
     return line | facts
 
 
-def _tell_addition(console: Console, addition: Addition, literals: int) -> None:
+def _tables_alone(model: Any) -> bool:
+    """Whether entities have embeddings of their own and nothing else."""
+    settings = model.config.model
+    return settings.encoder == "none" and not hasattr(model.config, "propagation")
+
+
+def _tell_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
     facts = addition.facts
     place = f", {addition.side} graph" if addition.side else ""
     say(console, f"{addition.source}: addition {addition.number}{place}")
@@ -149,10 +155,13 @@ def _tell_addition(console: Console, addition: Addition, literals: int) -> None:
     if facts["without_vector"]:
         names = ", ".join(map(repr, facts["for_example"]))
         more = ", …" if facts["without_vector"] > len(facts["for_example"]) else ""
+        why, then = "nothing known reaches them", "made once a triple joins them to something known"
+        if table:
+            why, then = "a table holds what training has seen", "learned by `decentrl refit`"
         say(
             console,
-            f"  without a vector, as nothing known reaches them: {facts['without_vector']:,} "
-            f"({names}{more}); it will be made once a triple joins them to something known",
+            f"  without a vector, as {why}: {facts['without_vector']:,} ({names}{more}); it will "
+            f"be {then}",
         )
 
 
