@@ -134,7 +134,10 @@ def test_the_decoder_reads_the_relations_after_the_last_layer() -> None:
 def test_vectors_begin_as_long_as_the_decoder_can_read(decoder: str, layers: int) -> None:
     """ConvE shows heads and relations in one image: they begin alike. A product needs no such."""
     torch.manual_seed(0)
-    settings = (f"decoder.name={decoder}", "model.dropout=0", f"model.layers={layers}")
+    settings = (
+        f"decoder.name={decoder}", "decoder.normalise=false", "model.dropout=0",
+        f"model.layers={layers}",
+    )  # fmt: skip
     model = PredictionModel(N, R, PredictionConfig.from_preset("compgcn", settings)).train()
     x = model.vectors(view_of(), model.encode(view_of()))[view_of().seen]
     length = x.norm(dim=1).mean().item()

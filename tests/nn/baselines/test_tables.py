@@ -71,7 +71,8 @@ def test_a_single_row_is_normalised_with_what_is_known() -> None:
 
 
 def test_settings_make_the_filters_of_conve() -> None:
-    config = PredictionConfig.from_preset("compgcn")
+    settings = ("decoder.name=conve", "decoder.channels=200", "decoder.kernel=7")
+    config = PredictionConfig.from_preset("compgcn", settings)
     decoder = make_decoder(config.decoder, R, 200)
     assert isinstance(decoder, ConvE)
     assert decoder.convolution.weight.shape == (200, 1, 7, 7)
