@@ -75,6 +75,8 @@ def add(
     with _counting(0, len(files)):
         tables = [read_table(file) for file in files]
     with load(run, device, durable=True) as model:
+        # In prediction nothing but an embedding is then left to make a vector of.
+        alone = one_graph(run) and model.config.model.encoder == "none"
         if strict:
             with _counting(0, len(files)):
                 _check_relations(model, side, tables)
@@ -86,7 +88,7 @@ def add(
                     rows, **where, refresh=refresh and last, source=table.file.name
                 )
             told.append(_line(addition) | {"literals": table.literals})
-            _tell_addition(console, addition, table.literals, _tables_alone(model))
+            _tell_addition(console, addition, table.literals, alone)
     if as_json:
         print_json(told)
     elif refresh:
@@ -118,12 +120,6 @@ def _line(addition: Addition) -> dict[str, Any]:
     line = asdict(addition)
     facts: dict[str, Any] = line.pop("facts")
     return line | facts
-
-
-def _tables_alone(model: Any) -> bool:
-    """Whether entities have embeddings of their own and nothing else."""
-    settings = model.config.model
-    return settings.encoder == "none" and not hasattr(model.config, "propagation")
 
 
 def _tell_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
