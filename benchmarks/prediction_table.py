@@ -1,28 +1,24 @@
 """The prediction tables of docs/results.md.
 
-    DECENTRL_DATA=... python benchmarks/prediction_table.py [NAME ...] --seeds 3 --jobs 3
-                      [--set model.dim=256] [-o results/prediction]
+    DECENTRL_DATA=... python benchmarks/prediction_table.py [NAME ...] --seeds 5 --jobs 3
+                      [-o results/reproduce]
 
 Trains every named row, closed or open world, and prints mean and standard deviation of the
-filtered, tie-aware test metrics as Markdown. A run that has left its file in the output folder is
-not repeated; with other settings, name another folder.
+filtered, tie-aware test metrics as Markdown. Runs are kept as `decentrl reproduce` keeps them, and
+one that has left its file is not repeated, whichever of the two commands it was trained by.
 One run of it is `decentrl complete --dataset fb15k-237 --preset strong --seed 0 [--open-world]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
-from decentrl import load_dataset
-from decentrl.data.graph_task import GraphTask
-from decentrl.predictor import Predictor
+from decentrl.reproduce.execute import execute
+from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
+from decentrl.reproduce.store import Result, Store
 
 # name: dataset, open world, preset, settings, published MRR / Hits@1 / Hits@10 of the paper
 ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {
@@ -63,44 +59,18 @@ ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {
     ),
 }  # fmt: skip
 NAMES = ("mrr", "hits@1", "hits@10")
-Job = tuple[str, int, Path, tuple[str, ...]]
 
 
-def path_of(job: Job) -> Path:
-    name, seed, folder, _ = job
-    return folder / f"{name}-{seed}.json"
-
-
-def run(job: Job) -> None:
-    name, seed, _, more = job
+def runs_of(name: str, seeds: int) -> list[Run]:
     dataset, open_world, preset, settings, _ = ROWS[name]
-    settings = (*settings, *more)
-    task = load_dataset(dataset, open_world)
-    assert isinstance(task, GraphTask)
-    predictor = Predictor.from_preset(preset, *settings, seed=seed).fit(task)
-    rows = [row for row in predictor.evaluate()[0] if row["group"] != "relation"]
-    facts = {
-        "dataset": dataset,
-        "open_world": open_world,
-        "preset": preset,
-        "settings": list(settings),
-        "seed": seed,
-        "epochs": len(predictor.history),
-        "seconds": {"train": round(predictor.seconds["train"], 2)},
-        "device": predictor.device.type,
-        "confidence": {k: round(v, 4) for k, v in predictor.confidence().items()},
-        "valid": max((r.get("valid_mrr", 0.0) for r in predictor.history), default=0.0),
-        "results": [
-            {k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()} for row in rows
-        ],
-    }
-    path_of(job).write_text(json.dumps(facts) + "\n", "utf-8")
+    unseen = PUBLISHED_SPLIT if open_world else 0.0
+    return [Run("prediction", dataset, preset, settings, unseen, s) for s in range(seeds)]
 
 
-def cell(runs: list[dict[str, Any]], group: str, name: str) -> str:
+def cell(results: list[Result], group: str, name: str) -> str:
     found = [
-        next(row for row in run["results"] if (row["group"], row["name"]) == (group, name))
-        for run in runs
+        next(row for row in result["results"] if (row["group"], row["name"]) == (group, name))
+        for result in results
     ]
     parts = []
     for metric in NAMES:
@@ -110,29 +80,28 @@ def cell(runs: list[dict[str, Any]], group: str, name: str) -> str:
     return f"{' / '.join(parts)} | {fmean(row['mr'] for row in found):.0f}"
 
 
-def tables(names: list[str], folder: Path, seeds: int) -> None:
+def tables(names: list[str], store: Store, seeds: int) -> None:
     print("| row | preset | seeds | MRR / Hits@1 / Hits@10 | MR | paper | training |")
     print("| --- | --- | ---: | --- | ---: | --- | ---: |")
     cells = []
     for name in names:
-        *_, preset, _, published = ROWS[name]
-        jobs = [(name, seed, folder, ()) for seed in range(seeds)]
-        runs = [json.loads(path_of(j).read_text("utf-8")) for j in jobs if path_of(j).exists()]
-        if not runs:
+        _, open_world, preset, settings, published = ROWS[name]
+        results = store.results(runs_of(name, seeds))
+        if not results:
             continue
-        seconds = fmean(run["seconds"]["train"] for run in runs)
-        used = " ".join((f"`{preset}`", *runs[0]["settings"]))
-        numbers = cell(runs, "all", "all")
-        print(f"| {name} | {used} | {len(runs)} | {numbers} | {published} | {seconds:.0f} s |")
-        if runs[0]["open_world"]:
-            cells.append((name, runs))
+        seconds = fmean(result["seconds"]["train"] for result in results)
+        used = " ".join((f"`{preset}`", *settings))
+        numbers = cell(results, "all", "all")
+        print(f"| {name} | {used} | {len(results)} | {numbers} | {published} | {seconds:.0f} s |")
+        if open_world:
+            cells.append((name, results))
     if cells:
         print("\n| row | cell of the open world | n | MRR / Hits@1 / Hits@10 | MR |")
         print("| --- | --- | ---: | --- | ---: |")
-    for name, runs in cells:
-        for row in runs[0]["results"]:
+    for name, results in cells:
+        for row in results[0]["results"]:
             if row["group"] == "open world":
-                numbers = cell(runs, "open world", row["name"])
+                numbers = cell(results, "open world", row["name"])
                 print(f"| {name} | {row['name']} | {row['n']:,} | {numbers} |")
 
 
@@ -141,21 +110,25 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(ROWS)}")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--set", dest="settings", action="append", default=[])
-    parser.add_argument("-o", "--output", type=Path, default=Path("results/prediction"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/reproduce"))
+    parser.add_argument("--print", action="store_true", help="only what is there: train nothing")
     options = parser.parse_args()
     names = options.names or list(ROWS)
     for name in names:
         if name not in ROWS:
             parser.error(f"no row {name!r}; there are: {', '.join(ROWS)}")
-    options.output.mkdir(parents=True, exist_ok=True)
-    more = tuple(options.settings)
-    jobs = [(name, seed, options.output, more) for seed in range(options.seeds) for name in names]
-    missing = [job for job in jobs if not path_of(job).exists()]
-    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for job, _ in zip(missing, pool.map(run, missing), strict=True):
-            print(*job[:2], file=sys.stderr, flush=True)
-    tables(names, options.output, options.seeds)
+    store = Store(options.output)
+    runs = [run for name in names for run in runs_of(name, options.seeds)]
+    missing = sorted((run for run in runs if not store.has(run)), key=lambda run: run.seed)
+    failed = []
+    if missing and not options.print:
+        outcome = execute(
+            missing, store, jobs=options.jobs,
+            report=lambda run, problem, *_: print(run.name, problem, file=sys.stderr, flush=True),
+        )  # fmt: skip
+        failed = outcome.failed
+    tables(names, store, options.seeds)
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -245,6 +245,19 @@ def test_an_image_is_as_square_as_its_width_allows(dim: int, height: int) -> Non
     assert decoder.query(torch.randn(2, dim), torch.tensor([0, 1])).shape == (2, dim)
 
 
+@torch.no_grad()
+def test_a_constant_of_an_answer_is_its_last_coordinate_and_in_no_image() -> None:
+    torch.manual_seed(0)
+    plain = ConvE(R, D).double().eval()
+    decoder = ConvE(R, D + 1, constant=True).double().eval()
+    decoder.load_state_dict(plain.state_dict())
+    heads, tails = randn(B, D + 1), randn(B, D + 1, seed=1)
+    found = decoder.score_all(heads, RELATIONS, tails)
+    expected = plain.score_all(heads[:, :D], RELATIONS, tails[:, :D]) + tails[:, D]
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(decoder.score(heads, RELATIONS, tails), expected.diagonal())
+
+
 def test_a_convolution_is_thinned_out_while_training_only() -> None:
     decoder, heads = make("conve"), randn(B, D)
     assert torch.equal(decoder.query(heads, RELATIONS), decoder.query(heads, RELATIONS))

@@ -250,6 +250,9 @@ class DecoderConfig:
     )  # fmt: skip
     channels: int = setting(32, "conve: filters", at_least=1)
     kernel: int = setting(3, "conve: height and width of a filter, odd", at_least=1)
+    constant: bool = setting(
+        False, "conve: the last coordinate of an answer's vector is a constant of it"
+    )
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,11 @@ class PredictionConfig(Settings):
             raise ConfigError("conve cannot be asked for relations; add loss.relations=0")
         if name == "tucker" and self.decoder.batch_norm and self.loss.relations:
             raise ConfigError("decoder.batch_norm does not go with relations; add loss.relations=0")
+        if self.decoder.constant and (name != "conve" or self.model.encoder == "compgcn"):
+            raise ConfigError(
+                "decoder.constant is for conve, and not over compgcn, whose relations are as wide "
+                "as its entities; add decoder.constant=false"
+            )
         if self.decoder.kernel % 2 == 0:
             raise ConfigError(f"decoder.kernel is {self.decoder.kernel}; it must be odd")
         encoder, model = self.model.encoder, self.model

@@ -249,6 +249,8 @@ class ConvE(Decoder):
 
     Args:
         dropout: on the image, its channels and the result, as 1 : 1 : 1.5.
+        constant: the last coordinate of an entity's vector is no part of the image, but a constant
+            of it as an answer.
     """
 
     def __init__(
@@ -259,8 +261,10 @@ class ConvE(Decoder):
         channels: int = 32,
         dropout: float = 0.2,
         kernel: int = 3,
+        constant: bool = False,
     ) -> None:
-        super().__init__(n_relations, dim)
+        super().__init__(n_relations, dim, dim - constant)
+        self.constant_last, dim = constant, dim - constant
         self.height = next(k for k in range(int(dim**0.5), 0, -1) if dim % k == 0)
         self.width = dim // self.height
         self.image_norm = nn.BatchNorm2d(1)
@@ -274,11 +278,13 @@ class ConvE(Decoder):
 
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         shape = (-1, 1, self.height, self.width)
-        image = torch.cat((heads.view(shape), relations.view(shape)), 2)
+        heads = heads[:, : relations.shape[1]]
+        image = torch.cat((heads.reshape(shape), relations.view(shape)), 2)
         image = self.image_dropout(self.image_norm(image))
         maps = self.channel_dropout(F.relu(self.channel_norm(self.convolution(image))))
         result = self.result_dropout(self.linear(maps.flatten(1)))
-        return F.relu(self.result_norm(result))
+        asked = F.relu(self.result_norm(result))
+        return F.pad(asked, (0, 1), value=1.0) if self.constant_last else asked
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """A relation at a time: nothing here is linear in r."""
@@ -301,7 +307,8 @@ def make_decoder(settings: DecoderConfig, n_relations: int, dim: int) -> Decoder
     """The decoder that settings ask for, over vectors of width ``dim``."""
     if settings.name == "conve":
         dropout, kernel = settings.inner_dropout, settings.kernel
-        return ConvE(n_relations, dim, None, settings.channels, dropout, kernel)
+        constant = settings.constant
+        return ConvE(n_relations, dim, None, settings.channels, dropout, kernel, constant)
     if settings.name == "tucker" and settings.batch_norm:
         return TuckER(n_relations, dim, None, settings.inner_dropout, batch_norm=True)
     return DECODERS[settings.name](n_relations, dim)
