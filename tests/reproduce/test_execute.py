@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +69,51 @@ def test_a_run_for_a_worker_that_has_died_fails_alone(tmp_path: Path) -> None:
     worker.start(DATA)
     assert worker.finish() is None
     worker.end()
+
+
+LONG = """
+from pathlib import Path
+from decentrl.reproduce.execute import execute
+from decentrl.reproduce.run import Run
+from decentrl.reproduce.store import Store
+
+if __name__ == "__main__":
+    run = Run("alignment", "world", "paper", ("training.epochs=100000",))
+    execute([run], Store(Path("results")), device="cpu")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="children are looked up in /proc")
+def test_who_works_for_a_command_that_is_killed_ends_too(tmp_path: Path) -> None:
+    script = tmp_path / "long.py"
+    script.write_text(LONG, "utf-8")
+    with subprocess.Popen([sys.executable, str(script)], cwd=tmp_path) as command:
+        pid = command.pid
+
+        def workers() -> list[str]:
+            found = Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
+            return [x for x in found if b"spawn_main" in Path(f"/proc/{x}/cmdline").read_bytes()]
+
+        wait_until(lambda: bool(workers()))
+        (worker,) = workers()
+        # It must be at work, not only about to start: torch is there, and threads with it.
+        wait_until(lambda: "libtorch" in Path(f"/proc/{worker}/maps").read_text("utf-8"))
+        command.kill()
+    wait_until(lambda: has_ended(worker))
+
+
+def has_ended(pid: str) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text("utf-8")
+    except OSError:
+        return True
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
 
 
 def test_two_processes_may_write_the_same_result(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -161,6 +162,7 @@ def _workers(jobs: int, folder: Path, device: str) -> Iterator[list[Worker]]:
 def _work(connection: Connection, folder: Path, device: str, at_once: int) -> None:
     """The other process: it ends when nobody is left to give it runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             run, key = connection.recv()
@@ -175,6 +177,15 @@ def _work(connection: Connection, folder: Path, device: str, at_once: int) -> No
             connection.send(problem)
         except OSError:
             return
+
+
+def _end_with_parent() -> None:
+    """A command that was killed can end nobody: whoever works for it has to notice, or would go on
+    for as long as its run takes, and slow down whatever is started next."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _share_cores(runs: int) -> None:

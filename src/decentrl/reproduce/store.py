@@ -84,7 +84,7 @@ class Store:
 def write_result(folder: Path, run: Run, result: Result) -> None:
     """A line a part, keys in order, so that two versions of a file can be compared.
 
-    Two processes may do the same run, if one has outlived the command that started it.
+    Two commands may do the same run at the same time.
     """
     parts = (f"{json.dumps(name)}: {json.dumps(result[name], sort_keys=True, ensure_ascii=False)}"
              for name in sorted(result))  # fmt: skip
