@@ -114,8 +114,8 @@ def align(
 
     decentrl align --dataset world -o run
     """
-    more = ["self_training.rounds=3"] if self_train else []
-    config = Config.from_preset(preset, [*more, *(settings or ())], seed)
+    changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
+    config = Config.from_preset(preset, changes, seed)
     if not resume:
         _check_sources(dataset, left, right, links, open_world)
 
@@ -128,6 +128,7 @@ def align(
     start_run(
         alignment.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
+        changes=changes,
     )  # fmt: skip
 
 
@@ -160,7 +161,8 @@ def complete(
 
     decentrl complete --dataset world/geonames --open-world -o run
     """
-    config = PredictionConfig.from_preset(preset, settings or (), seed)
+    changes = settings or []
+    config = PredictionConfig.from_preset(preset, changes, seed)
     config.check()
     if not resume:
         _check_graph_sources(dataset, triples, valid or test, open_world)
@@ -172,6 +174,7 @@ def complete(
     start_run(
         prediction.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
+        changes=changes,
     )  # fmt: skip
 
 

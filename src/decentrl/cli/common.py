@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 from decentrl.card import QUALITY
-from decentrl.errors import BundleError, InputError
+from decentrl.errors import BundleError, ConfigError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,8 +59,13 @@ def run(
     overwrite: bool,
     as_json: bool,
     command: str,
+    changes: Sequence[str] = (),
 ) -> None:
-    """``decentrl align``, ``decentrl complete`` and ``decentrl refit``."""
+    """``decentrl align``, ``decentrl complete`` and ``decentrl refit``.
+
+    Args:
+        changes: settings asked for by name; a run that goes on must have been begun with them.
+    """
     from decentrl import runs
     from decentrl.device import pick_device
     from decentrl.reporting import pick_samples
@@ -76,6 +81,14 @@ def run(
             raise BundleError(
                 f"{first}: go on with this run by `decentrl {COMMANDS[type(sources).__name__]} "
                 "--resume`"
+            )
+        wanted = reduce(lambda known, change: known.with_setting(change), changes, config)
+        other = [x for x in changes if config.with_setting(x) != config]
+        other = [x for x in other if wanted.with_setting(x) == wanted]  # the last word counts
+        if other:
+            raise ConfigError(
+                f"{first} was not begun with {', '.join(other)}; leave that out to go on, or "
+                "start a new run"
             )
     elif overwrite:
         read_task(sources, config)  # bad input must not cost the old run
