@@ -294,7 +294,9 @@ def test_an_interrupt_says_how_to_go_on(
     assert refused.code == 2
     assert "run was not begun with training.epochs=7; leave that out" in refused.err
     # The folder alone says how: no file, preset or seed has to be given again (but may be).
-    again = decentrl("align", "--resume", *often, "--json", "--device", "cpu", "-o", tmp_path / "run")
+    again = decentrl(
+        "align", "--resume", *often, "--json", "--device", "cpu", "-o", tmp_path / "run"
+    )
     whole = decentrl("align", *files, *QUICK, *often, "--json", "-o", tmp_path / "whole")
     assert again.code == 0
     assert json.loads(again.out)["results"] == json.loads(whole.out)["results"]
