@@ -129,6 +129,7 @@ def test_what_it_cannot_do_is_one_clear_line(task: GraphTask, tmp_path: Path, pr
         ("lan", "model.layers=2", "model.layers=1"),
         ("table-conve", "decoder.kernel=4", "odd"),
         ("table-tucker", "decoder.constant=true", "is for conve"),
+        ("table-tucker", "loss.root=true", "tucker measures no distance"),
         ("table-tucker", "loss.relations=1.0", "loss.relations=0"),
     ],
 )

@@ -106,6 +106,38 @@ def test_blocks_change_nothing(
     )
 
 
+@kinds
+@pytest.mark.parametrize("size", [2, 100])
+def test_distances_may_count_instead_of_their_squares(
+    kind: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written out: -|q - v|² = 2q·v - |v|² - |q|², and its root against torch.cdist."""
+    places, vectors = (randn(n, D, seed=n).requires_grad_() for n in (B, N))
+    in_blocks_of(size, monkeypatch)
+    found = answer_loss(
+        2 * places, vectors, -vectors.square().sum(1), ROWS, COLUMNS,
+        offset=-places.square().sum(1), kind=kind, smoothing=0.1, root=True,
+    )  # fmt: skip
+    distances = torch.cdist(places, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+    expected = dense(-distances, torch.eye(N, dtype=torch.float64), None, kind, 0.1)
+    torch.testing.assert_close(found, expected)
+    parts = (places, vectors)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, parts), torch.autograd.grad(expected, parts)
+    )
+
+
+def test_a_question_that_stands_on_its_answer_has_a_slope() -> None:
+    same = randn(1, D).requires_grad_()
+    loss = answer_loss(
+        2 * same, same.detach(), -same.detach().square().sum(1),
+        torch.tensor([0]), torch.tensor([0]), offset=-same.square().sum(1), kind="bce", root=True,
+    )  # fmt: skip
+    loss.backward()
+    assert same.grad is not None
+    assert same.grad.isfinite().all()
+
+
 def test_a_block_holds_a_question_however_many_answers_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

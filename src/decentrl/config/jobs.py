@@ -266,6 +266,9 @@ class PredictionLossConfig:
     smoothing: float = setting(
         0.0, "share of a right answer spread over all", at_least=0, at_most=1
     )
+    root: bool = setting(
+        False, "transe, rotate: learn by distances instead of their squares (ranks are the same)"
+    )
     level: float = setting(
         0.0, "bce: a constant in all scores, at first, which is learned; 0 does without", at_most=0
     )
@@ -321,6 +324,8 @@ class PredictionConfig(Settings):
             raise ConfigError("conve cannot be asked for relations; add loss.relations=0")
         if name == "tucker" and self.decoder.batch_norm and self.loss.relations:
             raise ConfigError("decoder.batch_norm does not go with relations; add loss.relations=0")
+        if self.loss.root and name not in ("transe", "rotate"):
+            raise ConfigError(f"{name} measures no distance; add loss.root=false")
         if self.decoder.constant and (name != "conve" or self.model.encoder == "compgcn"):
             raise ConfigError(
                 "decoder.constant is for conve, and not over compgcn, whose relations are as wide "

@@ -32,6 +32,7 @@ class _AnswerLoss(torch.autograd.Function):
         offset: Tensor | None,
         kind: Kind,
         smoothing: float,
+        root: bool,
     ) -> Tensor:
         n = len(vectors)
         size = max(1, (BLOCK if queries.is_cuda else BLOCK // 8) // max(1, n))
@@ -56,7 +57,10 @@ class _AnswerLoss(torch.autograd.Function):
                     block += bias
                 if offset is not None:
                     block += offset[start:stop, None]
+                slope_of_root = _take_root(block) if root else None
                 gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
+                if slope_of_root is not None:
+                    gradient *= slope_of_root
                 total += loss
                 torch.mm(gradient, vectors, out=for_queries[start:stop])
                 for_vectors.addmm_(gradient.t(), queries[start:stop])
@@ -73,7 +77,13 @@ class _AnswerLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         parts = [None if part is None else part * gradient for part in ctx.saved_tensors]
-        return *parts[:3], None, None, parts[3], None, None
+        return *parts[:3], None, None, parts[3], None, None, None
+
+
+def _take_root(scores: Tensor) -> Tensor:
+    """-√(-s) in the place of scores s, which are squared distances; returns its slope."""
+    scores.neg_().clamp_(min=1e-6).sqrt_().neg_()
+    return -0.5 / scores
 
 
 def _slope(
@@ -128,6 +138,7 @@ def answer_loss(
     offset: Tensor | None = None,
     kind: Kind = "softmax",
     smoothing: float = 0.0,
+    root: bool = False,
 ) -> Tensor:
     r"""Make right answers score higher than all others; the mean over right answers.
 
@@ -141,9 +152,10 @@ def answer_loss(
         vectors: of the candidates, [n, d].
         bias: [n].
         rows, columns: int64[m], the right answers; rows increase.
-        offset: [b]; it makes a difference to ``bce`` alone.
+        offset: [b]; it makes a difference to ``bce`` and with ``root`` alone.
+        root: scores are squared distances, and what counts is the distance, :math:`-\sqrt{-s}`.
     """
     result: Tensor = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
-        queries, vectors, bias, rows, columns, offset, kind, smoothing
+        queries, vectors, bias, rows, columns, offset, kind, smoothing, root
     )
     return result

@@ -143,9 +143,10 @@ class PredictionObjective:
             model.bias(compared),
             step.rows,
             step.columns,
-            offset=model.offset(asked) if settings.kind == "bce" else None,
+            offset=model.offset(asked) if settings.kind == "bce" or settings.root else None,
             kind=settings.kind,
             smoothing=settings.smoothing,
+            root=settings.root,
         )
         if settings.relations:
             loss = loss + settings.relations * self._relation_loss(x, step)
