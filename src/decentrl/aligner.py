@@ -14,7 +14,7 @@ import torch
 
 from decentrl.alignment_state import SIDES, AlignmentState, Side, check_side, merged_graphs
 from decentrl.asking import OTHER
-from decentrl.config import Config
+from decentrl.config import Config, must_grow
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.vocabulary import Ids
 from decentrl.device import cuda_devices
@@ -362,7 +362,7 @@ class Aligner(AlignmentState):
             links: file of links to tell by how calibrated matches still are; default: those to
                 test on.
         """
-        self._must_grow()
+        must_grow(self.config)
         return self._drift(self.confidence(links))
 
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from decentrl.bundle import (
     read_bundle,
 )
 from decentrl.card import alignment_card, quality_of
-from decentrl.config import Config
+from decentrl.config import Config, must_grow
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.vocabulary import Ids
@@ -100,17 +100,8 @@ class AlignmentState(GrowingModel):
         known, valid = self._task.train, self._task.valid
         return np.concatenate((known, valid)) if self.config.training.refit else known
 
-    def _must_grow(self) -> None:
-        """Raise if this is a baseline, whose vectors are all that it will ever have."""
-        encoder = self.config.model.encoder
-        if not self.config.model.inductive:
-            raise ConfigError(
-                f"{encoder} is a baseline: it cannot take in or explain entities after training; "
-                "train one that can, for example with the preset strong"
-            )
-
     def _own_changes(self) -> None:
-        self._must_grow()
+        must_grow(self.config)
         super()._own_changes()
 
     @property
@@ -142,7 +133,7 @@ class AlignmentState(GrowingModel):
                 without them.
         """
         check_side(side)
-        self._must_grow()
+        must_grow(self.config)
         return self._explain(side, entity, moved)
 
     def neighbours(
@@ -297,7 +288,7 @@ class AlignmentState(GrowingModel):
         }
 
     def _induction(self) -> Induction:
-        self._must_grow()
+        must_grow(self.config)
         task = self._task
         assert task is not None
         if not self._memory.get("left"):

@@ -202,6 +202,11 @@ def bundle_origin(run: str | PathLike[str]) -> dict[str, Any] | None:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
+        if (folder.parent / "config.toml").is_file():
+            raise BundleError(
+                f"{folder.parent}: this run is not finished; go on with it by `decentrl align` or "
+                f"`complete` and `--resume -o {folder.parent}`"
+            )
         raise BundleError(f"{path}: not found, so {folder} is not a bundle; give a finished run")
     content = path.read_bytes()
     try:

@@ -19,7 +19,7 @@ from decentrl.bundle import (
     read_bundle,
 )
 from decentrl.card import prediction_card, quality_of
-from decentrl.config import PredictionConfig
+from decentrl.config import PredictionConfig, must_grow
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.vocabulary import Ids
@@ -73,16 +73,8 @@ class PredictionState(GrowingModel):
             self._task, graph=side.graph, auxiliary=side.arrivals.triples, new_entities=new
         )
 
-    def _must_grow(self) -> None:
-        """Raise if this is a baseline, whose vectors are all that it will ever have."""
-        if not self.config.model.inductive:
-            raise ConfigError(
-                f"{self.config.model.encoder} is a baseline: it cannot take in or explain entities "
-                "after training; train one that can, for example with the preset paper"
-            )
-
     def _own_changes(self) -> None:
-        self._must_grow()
+        must_grow(self.config)
         super()._own_changes()
 
     # Looking
@@ -107,7 +99,7 @@ class PredictionState(GrowingModel):
             moved: for so many neighbours, and the last one, tell how far the vector would move
                 without them.
         """
-        self._must_grow()
+        must_grow(self.config)
         return self._explain("", entity, moved)
 
     def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> pa.Table:
@@ -144,7 +136,7 @@ class PredictionState(GrowingModel):
         bundle = read_bundle(folder, "predictor")
         predictor = cls(bundle.config, device)
         if durable:
-            predictor._must_grow()
+            must_grow(predictor.config)
         predictor._task = bundle.task
         predictor._quality = quality_of(bundle.card)
         with torch.random.fork_rng(devices=cuda_devices(predictor.device)):
@@ -217,7 +209,7 @@ class PredictionState(GrowingModel):
         return {"": Trained(task.graph, _no_triples(task.auxiliary), self._vectors, self._memory)}
 
     def _induction(self) -> Induction:
-        self._must_grow()
+        must_grow(self.config)
         task = self._task
         assert task is not None
         if not self._memory:

@@ -61,9 +61,11 @@ class Predictor(PredictionState):
 
     @classmethod
     def from_preset(
-        cls, name: str, *settings: str, seed: int = 0, device: str = "auto"
+        cls, name: str, *settings: str, decoder: str = "", seed: int = 0, device: str = "auto"
     ) -> Predictor:
-        """``Predictor.from_preset("paper", "decoder.name=transe", seed=1)``."""
+        """``Predictor.from_preset("paper", "model.dim=128", decoder="transe", seed=1)``."""
+        if decoder:
+            settings = (f"decoder.name={decoder}", *settings)
         return cls(PredictionConfig.from_preset(name, settings, seed), device)
 
     # Learning

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from decentrl import Predictor
+from decentrl.config import PredictionConfig
 from decentrl.runs import read_settings
 from decentrl.training import loop
 
@@ -107,6 +109,19 @@ def test_seeds_make_a_folder_each_and_a_mean(
     assert decentrl("info", run).code == 0
 
 
+def test_a_decoder_by_its_name(decentrl: Command, people_file: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = decentrl("complete", people_file, *QUICK, "--decoder", "distmult", "-o", run)
+    assert done.code == 0
+    config = read_settings(run)[1]
+    assert isinstance(config, PredictionConfig)
+    assert config.decoder.name == "distmult"
+    same = Predictor.from_preset("paper", "model.dim=8", decoder="distmult").config
+    assert (same.decoder.name, same.model.dim) == ("distmult", 8)
+    wrong = decentrl("complete", people_file, "--decoder", "dismult", "-o", tmp_path / "other")
+    assert (wrong.code, "decoder.name is 'dismult'; it can be: transe" in wrong.err) == (2, True)
+
+
 def test_an_interrupted_run_goes_on(
     decentrl: Command, people_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,9 +139,16 @@ def test_an_interrupted_run_goes_on(
         done = decentrl("complete", people_file, *QUICK, *often, "-o", tmp_path / "run")
     assert done.code == 130
     assert done.err == "interrupted; `--resume` goes on from the last checkpoint\n"
+    early = decentrl("evaluate", tmp_path / "run")
+    assert "run: this run is not finished; go on with it by" in early.err
     wrong = decentrl("align", "--resume", "-o", tmp_path / "run")
     assert (wrong.code, wrong.out) == (2, "")
     assert wrong.err.endswith("go on with this run by `decentrl complete --resume`\n")
+    for other in (("--preset", "quick"), ("--seed", "7"), ("--decoder", "tucker")):
+        refused = decentrl("complete", "--resume", *other, "-o", tmp_path / "run")
+        assert refused.code == 2
+        name = "decoder.name=tucker" if "--decoder" in other else " ".join(other)
+        assert f"run was not begun with {name}; leave that out" in refused.err
     again = decentrl("complete", "--resume", "--preset", "paper", "--json", "--device", "cpu",
                      "-o", tmp_path / "run")  # fmt: skip
     whole = decentrl("complete", people_file, *QUICK, *often, "--json", "-o", tmp_path / "whole")

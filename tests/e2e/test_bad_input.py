@@ -152,6 +152,21 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "an unknown device": ({}, [*ALIGN, "--device", "abacus"], "no device 'abacus'"),
     "nothing to align": ({}, ["align", "-o", "run"], "give LEFT, RIGHT and --links, or --dataset"),
     "files and a dataset": ({}, [*ALIGN, "--dataset", "world"], "give either --dataset or files"),
+    "test links and a dataset": (
+        {},
+        ["align", "--dataset", "world", "--test-links", "links.tsv", "-o", "run"],
+        "give either --dataset or files, not both",
+    ),
+    "a share of a dataset": (
+        {},
+        ["align", "--dataset", "world", "--holdout", "0.1", "-o", "run"],
+        "--holdout is about files; world comes as it is",
+    ),
+    "the format of a dataset": (
+        {},
+        ["complete", "--dataset", "world/cldr", "--format", "nt", "-o", "run"],
+        "--format is about files; world/cldr comes as it is",
+    ),
     "an open world of files": ({}, [*ALIGN, "--open-world"], "--open-world needs --dataset"),
     "nothing to resume": (
         {},

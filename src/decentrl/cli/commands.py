@@ -19,6 +19,7 @@ from decentrl.cli.options import (
     Resume,
     Run,
     check_side,
+    given,
     start_run,
 )
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
@@ -58,6 +59,10 @@ Matcher = Annotated[
 ]
 
 
+NAMED = ("dataset", "open_world", "preset", "seed")
+"""A run that goes on must have been begun with these, if they are given at all."""
+
+
 def _version(show: bool) -> None:
     if show:
         from decentrl._version import __version__
@@ -77,6 +82,7 @@ def common(
 
 @app.command()
 def align(
+    context: typer.Context,
     output: Output,
     left: Annotated[str, typer.Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
     right: Annotated[
@@ -117,7 +123,8 @@ def align(
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
     if not resume:
-        _check_sources(dataset, left, right, links, open_world)
+        names = ("left", "right", "links", "test_links", "valid_links")
+        _check_sources(context, dataset, left and right and links, open_world, names)
 
     from decentrl.cli import alignment
     from decentrl.sources import Sources
@@ -128,12 +135,13 @@ def align(
     start_run(
         alignment.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
-        changes=changes,
+        changes=changes, named=given(context, *NAMED),
     )  # fmt: skip
 
 
 @app.command()
 def complete(
+    context: typer.Context,
     output: Output,
     triples: Annotated[
         str, typer.Argument(metavar="[TRIPLES]", help="The graph: head, relation, tail.")
@@ -147,6 +155,13 @@ def complete(
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Preset = DEFAULT_PRESET,
+    decoder: Annotated[
+        str,
+        typer.Option(
+            help="transe, distmult, complex, rotate, tucker or conve; default: the preset's "
+            "(short for --set decoder.name=…)."
+        ),
+    ] = "",
     settings: Set = None,
     seed: Seed = 0,
     seeds: Seeds = 0,
@@ -161,11 +176,11 @@ def complete(
 
     decentrl complete --dataset world/geonames --open-world -o run
     """
-    changes = settings or []
+    changes = [*([f"decoder.name={decoder}"] if decoder else ()), *(settings or ())]
     config = PredictionConfig.from_preset(preset, changes, seed)
     config.check()
     if not resume:
-        _check_graph_sources(dataset, triples, valid or test, open_world)
+        _check_sources(context, dataset, triples, open_world, ("triples", "valid", "test"))
 
     from decentrl.cli import prediction
     from decentrl.sources import GraphSources
@@ -174,27 +189,25 @@ def complete(
     start_run(
         prediction.job(), sources, config, output,
         seeds=seeds, device=device, resume=resume, overwrite=overwrite, as_json=as_json,
-        changes=changes,
+        changes=changes, named=given(context, *NAMED),
     )  # fmt: skip
 
 
-def _check_sources(dataset: str, left: str, right: str, links: str, open_world: bool) -> None:
-    if dataset and (left or right or links):
+def _check_sources(
+    context: typer.Context, dataset: str, files: str, open_world: bool, names: tuple[str, ...]
+) -> None:
+    """Raise unless there is either a dataset or all that is needed of files.
+
+    Args:
+        names: of the options that are about files.
+    """
+    if dataset and given(context, *names):
         raise ConfigError("give either --dataset or files, not both")
-    if not dataset and not (left and right and links):
-        raise ConfigError("give LEFT, RIGHT and --links, or --dataset NAME")
-    _check_open_world(dataset, open_world)
-
-
-def _check_graph_sources(dataset: str, triples: str, others: str, open_world: bool) -> None:
-    if dataset and (triples or others):
-        raise ConfigError("give either --dataset or files, not both")
-    if not dataset and not triples:
-        raise ConfigError("give TRIPLES, or --dataset NAME")
-    _check_open_world(dataset, open_world)
-
-
-def _check_open_world(dataset: str, open_world: bool) -> None:
+    for name in given(context, "format", "holdout") if dataset else ():
+        raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
+    if not dataset and not files:
+        needed = "LEFT, RIGHT and --links" if "links" in names else "TRIPLES"
+        raise ConfigError(f"give {needed}, or --dataset NAME")
     if open_world and not dataset:
         raise ConfigError("--open-world needs --dataset; `decentrl data split` makes such a folder")
 

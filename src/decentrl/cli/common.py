@@ -60,11 +60,13 @@ def run(
     as_json: bool,
     command: str,
     changes: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> None:
     """``decentrl align``, ``decentrl complete`` and ``decentrl refit``.
 
     Args:
-        changes: settings asked for by name; a run that goes on must have been begun with them.
+        changes: settings asked for; a run that goes on must have been begun with them.
+        named: other options that were given; the same holds for them.
     """
     from decentrl import runs
     from decentrl.device import pick_device
@@ -75,21 +77,14 @@ def run(
     if resume:
         if (output / runs.RESULTS).exists() and not seeds:
             raise InputError("this run is finished", file=output, remedy="`decentrl info` shows it")
-        asked = type(sources)
+        asked = sources, config
         sources, config = runs.read_settings(first)
-        if not isinstance(sources, asked):
+        if not isinstance(sources, type(asked[0])):
             raise BundleError(
                 f"{first}: go on with this run by `decentrl {COMMANDS[type(sources).__name__]} "
                 "--resume`"
             )
-        wanted = reduce(lambda known, change: known.with_setting(change), changes, config)
-        other = [x for x in changes if config.with_setting(x) != config]
-        other = [x for x in other if wanted.with_setting(x) == wanted]  # the last word counts
-        if other:
-            raise ConfigError(
-                f"{first} was not begun with {', '.join(other)}; leave that out to go on, or "
-                "start a new run"
-            )
+        _refuse_changes(first, asked, (sources, config), changes, named)
     elif overwrite:
         read_task(sources, config)  # bad input must not cost the old run
         pick_device(device)
@@ -128,6 +123,31 @@ def run(
         soft_wrap=True,
         markup=False,
     )
+
+
+def _refuse_changes(
+    run: Path,
+    asked: tuple[Any, Any],
+    begun: tuple[Any, Any],
+    changes: Sequence[str],
+    named: Sequence[str],
+) -> None:
+    """Raise if a run that goes on is asked for something else than it was begun with."""
+    other = []
+    for name in named:
+        place = int(name in ("preset", "seed"))
+        if (now := getattr(asked[place], name)) != getattr(begun[place], name):
+            other.append(f"--{name.replace('_', '-')}" + ("" if now is True else f" {now}"))
+    config = begun[1]
+    wanted = reduce(lambda known, change: known.with_setting(change), changes, config)
+    for change in changes:
+        if config.with_setting(change) != config and wanted.with_setting(change) == wanted:
+            other.append(change)  # unless a later one has the last word
+    if other:
+        raise ConfigError(
+            f"{run} was not begun with {', '.join(other)}; leave that out to go on, or start a "
+            "new run"
+        )
 
 
 def read_results(folder: Path) -> dict[str, Any]:

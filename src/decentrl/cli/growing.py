@@ -251,7 +251,7 @@ def refit(
     """``decentrl refit``: what is to be run, from what, with which settings."""
     from decentrl.bundle import bundle_folder, kind_of, read_bundle
     from decentrl.cli import alignment, prediction
-    from decentrl.config import Config
+    from decentrl.config import Config, must_grow
     from decentrl.runs import read_settings
     from decentrl.sources import Grown
 
@@ -264,6 +264,7 @@ def refit(
         assert run is not None
         sources = Grown(str(run), links, share)
         config = read_bundle(bundle_folder(run), kind_of(run)).config
+        must_grow(config)  # before anything is said
     job = alignment.job() if isinstance(config, Config) else prediction.job()
     epochs, announce = job.epochs, job.announce
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from decentrl.cli.options import Ann, Device, Json, Overwrite, Run, check_side, start_run
+from decentrl.cli.options import Ann, Device, Json, Run, check_side, start_run
 from decentrl.errors import ConfigError, InputError
 
 app = typer.Typer()
@@ -165,7 +165,9 @@ def refit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted NEW; RUN is not needed.")
     ] = False,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace NEW if it exists.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train again on all that is there now, starting from what RUN has learned.

@@ -26,6 +26,12 @@ Ann = Annotated[
 ]
 
 
+def given(context: typer.Context, *names: str) -> list[str]:
+    """Those of the options that were given to the command, whatever their value."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
 def check_side(side: str) -> None:
     if side not in ("left", "right"):
         raise ConfigError(f"no side {side!r}; there are: left, right")

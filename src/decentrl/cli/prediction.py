@@ -55,7 +55,10 @@ def job() -> Job:
 
 def tell(console: Console, results: Results, samples: Sequence[Results] = ()) -> None:
     """The results of a run, what they compare with, and some answers."""
-    console.print(results_table(results))
+    if results["results"]:
+        console.print(results_table(results))
+    else:
+        console.print("no triple was held out, so nothing was evaluated", soft_wrap=True)
     _tell_frequency(console, results)
     if confidence := results["confidence"]:
         console.print(

@@ -16,6 +16,7 @@ from decentrl.config.jobs import (
     PropagationConfig,
     SelfTrainingConfig,
     TrainingConfig,
+    must_grow,
 )
 from decentrl.config.settings import DEFAULT_PRESET, Settings, preset_names, read_preset, to_toml
 
@@ -34,6 +35,7 @@ __all__ = [
     "SelfTrainingConfig",
     "Settings",
     "TrainingConfig",
+    "must_grow",
     "preset_names",
     "read_preset",
     "to_toml",

@@ -343,3 +343,13 @@ class PredictionConfig(Settings):
                 "compgcn shares its relations with the decoder: that can be transe, distmult, "
                 "complex or conve, and decoder.dim is 0"
             )
+
+
+def must_grow(config: Config | PredictionConfig) -> None:
+    """Raise if these are settings of a baseline, whose vectors are all that it will ever have."""
+    if not config.model.inductive:
+        other = "strong" if isinstance(config, Config) else "paper"
+        raise ConfigError(
+            f"{config.model.encoder} is a baseline: it cannot take in or explain entities after "
+            f"training; train one that can, for example with the preset {other}"
+        )

@@ -73,11 +73,11 @@ def read_table(
 
 def format_of(file: Path, format: str | None = None) -> str:
     """One of tsv, csv, parquet, nt, ttl: as given, else by the extension."""
-    known = ", ".join(f".{x}" for x in FORMATS if x)
+    names = [x for x in FORMATS if x]
     if format is not None:
         if format.lower().lstrip(".") not in FORMATS or not format:
             raise InputError(
-                f"unknown format {format!r}", file=file, remedy=f"use one of {known[1:]}"
+                f"unknown format {format!r}", file=file, remedy=f"use one of {', '.join(names)}"
             )
         return FORMATS[format.lower().lstrip(".")]
     extension = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
@@ -85,7 +85,7 @@ def format_of(file: Path, format: str | None = None) -> str:
         raise InputError(
             f"the extension .{extension} is unknown",
             file=file,
-            remedy=f"name the format, or use one of {known} (each also with .gz)",
+            remedy=f"name the format, or use one of .{', .'.join(names)} (each also with .gz)",
         )
     return FORMATS[extension]
 

@@ -106,10 +106,11 @@ def find_dataset(name: str) -> DatasetInfo:
     """The dataset of this name; an unknown name is an error that lists the nearest ones."""
     known = _DATASETS.get(_normal(name))
     if known is None:
-        close = nearest(_normal(name), _DATASETS, n=5) or sorted(_DATASETS)
+        close = nearest(_normal(name), _DATASETS, n=5)
+        meant = f"did you mean {', '.join(close)}? (see: decentrl data list)"
         raise InputError(
             f"there is no dataset or folder {name!r}",
-            remedy=f"did you mean {', '.join(close)}? (see: decentrl data list)",
+            remedy=meant if close else f"there are: {', '.join(sorted(_DATASETS))}",
         )
     return known
 
