@@ -1,4 +1,4 @@
-# make demo   align two graphs of the world and open the report (makes .venv, installs what it needs)
+# make demo   align two graphs of the world, and say where the report is (makes .venv, installs what it needs)
 # make test   the whole test suite           make lint   ruff and mypy
 # make bench  what an epoch and a kernel cost (needs DECENTRL_DATA)
 

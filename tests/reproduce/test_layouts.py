@@ -140,7 +140,7 @@ def test_verdicts() -> None:
     assert Claim("", "", [no, same]).verdict == "refuted"
     assert Claim("", "", [same]).verdict == "no clear difference"
     assert Claim("", "", [yes, no, same]).verdict == (
-        "partly: 1 of 3 comparisons for it, 1 against"
+        "partly confirmed: 1 of 3 comparisons for it, 1 against"
     )
     assert Claim("", "", [yes, unknown]).verdict == "confirmed, 1 comparison not yet measured"
     assert Claim("", "", [yes, unknown, unknown]).verdict == (
@@ -157,7 +157,7 @@ def test_claims_are_judged_by_the_results(store: Store, keep: Keep) -> None:
             keep(run, [value, value + 0.01])
     found = {claim.name: claim.verdict for claim in Claims(FULL, store).all()}
     assert found.pop("decentralised beats centralised in the open world") == (
-        "partly: 3 of 6 comparisons for it, 3 against"
+        "partly confirmed: 3 of 6 comparisons for it, 3 against"
     )
     assert set(found.values()) == {"not yet measured"}
 

@@ -124,7 +124,7 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    epochs: int = setting(80, "passes over the training links", at_least=0)
+    epochs: int = setting(80, "passes over the training links, or triples", at_least=0)
     batch: int = setting(0, "links or questions a step; 0 means all in one", at_least=0)
     optimizer: Literal["adam", "rmsprop", "adagrad"] = setting("adam", "what follows the gradient")
     learning_rate: float = setting(2e-3, "of the optimizer", at_least=0)

@@ -101,7 +101,7 @@ def claims_page(scale: Scale, store: Store) -> str:
         "A comparison speaks for a claim (✓) or against it (✗) if the difference is larger than "
         "its standard error, and for neither (≈) otherwise; with one seed there is no such error, "
         "and any difference counts. A claim is confirmed if all comparisons speak for it, refuted "
-        "if some speak against it and none for it, and confirmed in part if some speak for it and "
+        "if some speak against it and none for it, and partly confirmed if some speak for it and "
         "others do not.\n",
         "| claim | verdict | what it says |", "| --- | --- | --- |",
     ]  # fmt: skip
@@ -111,7 +111,7 @@ def claims_page(scale: Scale, store: Store) -> str:
     for claim in claims:
         lines += [f"## {claim.name}\n", f"{claim.says} **{claim.verdict.capitalize()}.**\n"]
         lines += [f"- {comparison}" for comparison in claim.evidence] + [""]
-    return "\n".join(line for line in lines if line is not None) + "[All results](index.md).\n"
+    return "\n".join(line for line in lines if line is not None) + "\n[All results](index.md).\n"
 
 
 def index(scale: Scale, store: Store, there: Container[str]) -> str:

@@ -58,7 +58,7 @@ class Claim:
             return f"refuted{rest}"
         if not yes:
             return f"no clear difference{rest}"
-        return f"partly: {yes} of {len(signs)} comparisons for it, {no} against{rest}"
+        return f"partly confirmed: {yes} of {len(signs)} comparisons for it, {no} against{rest}"
 
 
 def ratio(first: Stat | None, second: Stat | None) -> Stat | None:
