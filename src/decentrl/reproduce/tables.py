@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 NOT_RUN = "not run"
 LEGEND = (
     "In brackets the published number; ▲ ours is better by so much, ▼ worse, = the same. ± is the "
-    "standard deviation over seeds; without it there was one seed. Bold: the best method of a column among those run."
+    "standard deviation over seeds; without it there was one seed. Bold: the best method of a "
+    "column among those run."
 )
 
 
