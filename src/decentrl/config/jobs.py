@@ -245,9 +245,12 @@ class DecoderConfig:
         False, "tucker: normalise over a batch and drop out within, as in its paper"
     )
     inner_dropout: float = setting(
-        0.2, "conve: on the image and its channels, half as much again on the result; tucker: on "
+        0.2, "conve: on the channels, half as much again on the result; tucker: on "
         "the head, 4/3 of it on the matrix and 5/3 on the result", at_least=0, at_most=0.6,
     )  # fmt: skip
+    image_dropout: float = setting(
+        0.2, "conve: on the image of head and relation", at_least=0, at_most=1
+    )
     channels: int = setting(32, "conve: filters", at_least=1)
     kernel: int = setting(3, "conve: height and width of a filter, odd", at_least=1)
     constant: bool = setting(

@@ -248,7 +248,8 @@ class ConvE(Decoder):
     """A convolution over h and r, laid one above the other, then a linear map; · t.
 
     Args:
-        dropout: on the image, its channels and the result, as 1 : 1 : 1.5.
+        dropout: on the channels and the result, as 1 : 1.5.
+        image_dropout: on the image.
         constant: the last coordinate of an entity's vector is no part of the image, but a constant
             of it as an answer.
     """
@@ -262,13 +263,14 @@ class ConvE(Decoder):
         dropout: float = 0.2,
         kernel: int = 3,
         constant: bool = False,
+        image_dropout: float = 0.2,
     ) -> None:
         super().__init__(n_relations, dim, dim - constant)
         self.constant_last, dim = constant, dim - constant
         self.height = next(k for k in range(int(dim**0.5), 0, -1) if dim % k == 0)
         self.width = dim // self.height
         self.image_norm = nn.BatchNorm2d(1)
-        self.image_dropout = nn.Dropout(dropout)
+        self.image_dropout = nn.Dropout(image_dropout)
         self.convolution = nn.Conv2d(1, channels, kernel, padding=kernel // 2)
         self.channel_norm = nn.BatchNorm2d(channels)
         self.channel_dropout = nn.Dropout2d(dropout)
@@ -306,9 +308,14 @@ DECODERS: dict[str, type[Decoder]] = {
 def make_decoder(settings: DecoderConfig, n_relations: int, dim: int) -> Decoder:
     """The decoder that settings ask for, over vectors of width ``dim``."""
     if settings.name == "conve":
-        dropout, kernel = settings.inner_dropout, settings.kernel
-        constant = settings.constant
-        return ConvE(n_relations, dim, None, settings.channels, dropout, kernel, constant)
+        return ConvE(
+            n_relations, dim,
+            channels=settings.channels,
+            dropout=settings.inner_dropout,
+            kernel=settings.kernel,
+            constant=settings.constant,
+            image_dropout=settings.image_dropout,
+        )  # fmt: skip
     if settings.name == "tucker" and settings.batch_norm:
         return TuckER(n_relations, dim, None, settings.inner_dropout, batch_norm=True)
     return DECODERS[settings.name](n_relations, dim)
