@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,8 +92,13 @@ def test_who_arrived_has_what_the_paper_gives_it(opened: GraphTask, preset: str)
     assert moved.any() == (preset != "lan")
 
 
-@encoders
-@pytest.mark.parametrize("setting", ["model.hidden=1.0", "model.reuse=3", "model.output=table"])
+@pytest.mark.parametrize(
+    ("preset", "setting"),
+    [
+        *product(("rgcn", "compgcn", "lan"), ("model.hidden=1.0", "model.output=table")),
+        *product(("rgcn", "lan"), ("model.reuse=3",)),
+    ],
+)
 def test_other_settings_of_prediction_work(task: GraphTask, preset: str, setting: str) -> None:
     plain, changed = make(preset).fit(task), make(preset, setting).fit(task)
     assert np.isfinite([row["loss"] for row in changed.history]).all()
@@ -130,6 +136,8 @@ def test_what_it_cannot_do_is_one_clear_line(task: GraphTask, tmp_path: Path, pr
         ("table-conve", "decoder.kernel=4", "odd"),
         ("table-tucker", "decoder.constant=true", "is for conve"),
         ("table-tucker", "loss.root=true", "tucker measures no distance"),
+        ("table-transe", "loss.kind=bce", "too low for bce"),
+        ("compgcn", "model.reuse=3", "share what they change"),
         ("table-tucker", "loss.relations=1.0", "loss.relations=0"),
     ],
 )

@@ -55,6 +55,30 @@ def opened(graph: KnowledgeGraph) -> Predictor:
     return make().fit(split_graph(task, 0.2, 0))
 
 
+def test_a_new_training_forgets_the_checkpoint_of_an_older_one(
+    task: GraphTask, tmp_path: Path
+) -> None:
+    often = "training.checkpoint_every=0"
+    make(often).fit(task, run=tmp_path)
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(often, seed=1).fit(task, run=tmp_path, on_epoch=stop)
+    resumed = make(often, seed=1).fit(task, run=tmp_path, resume=True)
+    assert torch.equal(resumed.vectors, make(often, seed=1).fit(task).vectors)
+
+
+def test_what_was_said_of_an_older_training_is_not_said_of_a_new_one(
+    task: GraphTask, tmp_path: Path
+) -> None:
+    predictor = make().fit(task)
+    predictor._quality = "very good"
+    assert predictor.fit(task)._quality == ""
+
+
 def triples(predictor: Predictor, ids: Any) -> Rows:
     graph = predictor.task.graph
     return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in ids.tolist()]

@@ -124,7 +124,7 @@ class Aligner(AlignmentState):
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
         self.history, self.rounds = fitted.history, fitted.rounds
-        self.chosen_rounds = fitted.chosen
+        self.chosen_rounds, self._quality = fitted.chosen, ""
         self._vectors = {"left": vectors[: now.n_left], "right": vectors[now.n_left :]}
         self._forget()
         self.seconds["train"] = time.perf_counter() - started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -99,7 +100,9 @@ class Predictor(PredictionState):
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
         self._forget()
-        self._task, self._vectors, self._memory = task, None, {}
+        self._task, self._vectors, self._memory, self._quality = task, None, {}, ""
+        if run is not None and not resume:
+            shutil.rmtree(Path(run) / "checkpoint", ignore_errors=True)
         told = everything_told(task)
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             torch.manual_seed(self.config.seed)

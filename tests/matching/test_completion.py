@@ -119,6 +119,36 @@ def test_relations_are_sorted_too() -> None:
     assert asked.relations(heads, tails, TOLD.every, 1)[1] == other[:1]
 
 
+def test_a_relation_to_an_answer_is_told_by_the_table_that_answers() -> None:
+    asked = made("model.output=table")
+    assert asked.model.table is not None
+    heads, tails = np.array([0, 0]), np.array([1, 6])  # no row of the table was trained for 6
+    found, nothing = asked.relations(heads, tails, NOBODY, 9)
+    assert nothing == []
+    for answer in found:
+        kind = torch.tensor([answer.id])
+        scores = asked.model.score_all(asked.vectors, torch.tensor([0]), kind)
+        assert answer.score == pytest.approx(scores[0, 1].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("decoder", ["transe", "rotate"])
+def test_what_was_learned_by_distances_is_told_by_distances(decoder: str) -> None:
+    squares, distances = (
+        made(f"decoder.name={decoder}", f"loss.root={root}") for root in ("false", "true")
+    )
+    entities, kinds = (torch.from_numpy(part) for part in every_question())
+    model, x = distances.model, distances.vectors
+    found = model.score_all(x, entities, kinds)
+    scale = model.log_scale.exp()
+    with torch.no_grad():
+        places = model.decoder.query(x[entities], kinds) / 2
+        expected = -torch.cdist(places, x) * scale.sqrt()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-3)
+    before = squares.model.score_all(x, entities, kinds)
+    apart = before.diff(dim=1).abs() > 1e-4
+    assert torch.equal(before.diff(dim=1).sign()[apart], found.diff(dim=1).sign()[apart])
+
+
 triple_lists = st.lists(
     st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1)), max_size=12
 )

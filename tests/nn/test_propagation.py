@@ -152,6 +152,15 @@ def test_one_seed_gives_the_same_bits_and_another_gives_others() -> None:
     assert not torch.allclose(made, different)
 
 
+def test_who_is_in_several_links_has_something_of_each() -> None:
+    links = torch.tensor([(0, 3), (0, 5), (1, 4)])
+    zero, three, five, one, four = propagation(links=links, rounds=0).entities[[0, 3, 5, 1, 4]]
+    assert zero @ three > 0.4
+    assert zero @ five > 0.4
+    assert torch.equal(one, four)
+    torch.testing.assert_close(zero.norm(), torch.tensor(1.0))
+
+
 def test_the_random_numbers_of_others_are_left_alone() -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)

@@ -88,17 +88,19 @@ def test_who_works_for_a_command_that_is_killed_ends_too(tmp_path: Path) -> None
     script = tmp_path / "long.py"
     script.write_text(LONG, "utf-8")
     with subprocess.Popen([sys.executable, str(script)], cwd=tmp_path) as command:
-        pid = command.pid
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
 
         def workers() -> list[str]:
-            found = Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
+            found = children.read_text("utf-8").split()
             return [x for x in found if b"spawn_main" in Path(f"/proc/{x}/cmdline").read_bytes()]
 
-        wait_until(lambda: bool(workers()))
-        (worker,) = workers()
-        # It must be at work, not only about to start: torch is there, and threads with it.
-        wait_until(lambda: "libtorch" in Path(f"/proc/{worker}/maps").read_text("utf-8"))
-        command.kill()
+        try:
+            wait_until(lambda: bool(workers()))
+            (worker,) = workers()
+            # It must be at work, not only about to start: torch is there, and threads with it.
+            wait_until(lambda: "libtorch" in Path(f"/proc/{worker}/maps").read_text("utf-8"))
+        finally:
+            command.kill()
     wait_until(lambda: has_ended(worker))
 
 

@@ -329,6 +329,10 @@ class PredictionConfig(Settings):
             raise ConfigError("decoder.batch_norm does not go with relations; add loss.relations=0")
         if self.loss.root and name not in ("transe", "rotate"):
             raise ConfigError(f"{name} measures no distance; add loss.root=false")
+        if self.loss.root and self.loss.kind == "bce":
+            raise ConfigError("distances are all below 0, too low for bce; add loss.root=false")
+        if name == "conve" and self.width <= self.decoder.constant:
+            raise ConfigError("conve has nothing to make an image of; add model.dim=2 or more")
         if self.decoder.constant and (name != "conve" or self.model.encoder == "compgcn"):
             raise ConfigError(
                 "decoder.constant is for conve, and not over compgcn, whose relations are as wide "
@@ -337,6 +341,9 @@ class PredictionConfig(Settings):
         if self.decoder.kernel % 2 == 0:
             raise ConfigError(f"decoder.kernel is {self.decoder.kernel}; it must be odd")
         encoder, model = self.model.encoder, self.model
+        # Steps that share an encoding must not change what it was made of.
+        if model.reuse > 1 and (encoder == "compgcn" or self.distillation.variant == "infonce"):
+            raise ConfigError("steps cannot share what they change; add model.reuse=1")
         if encoder in ("rgcn", "compgcn") and model.own != "off":
             raise ConfigError(f"{encoder} reads an entity's own embedding; add model.own=off")
         if encoder == "lan" and model.layers != 1:

@@ -75,12 +75,12 @@ class Completion:
         self.model.eval()
         h, t = torch.from_numpy(heads), torch.from_numpy(tails)
         decoder = self.model.decoder
-        scores = decoder.score_relations(x[h.to(x.device)], x[t.to(x.device)])
+        answers = self.model.answers(x)
+        scores = decoder.score_relations(x[h.to(x.device)], answers[t.to(x.device)])
         scores = (scores[:, : self.told.n_relations] * self.model.log_scale.exp()).cpu()
         # What was never trained says nothing: relations that came later, entities without a vector.
         scores[:, ~self.told.trained_relations] = -torch.inf
-        empty = self.silent.cpu()
-        scores[empty[h] | empty[t]] = -torch.inf
+        scores[self.silent.cpu()[h] | self.nobody.cpu()[t]] = -torch.inf
         every = np.arange(self.told.n_relations)
         found = []
         for values, head, tail in zip(scores, heads, tails, strict=True):

@@ -45,7 +45,8 @@ class _AnswerLoss(torch.autograd.Function):
         counts = torch.zeros(len(queries), dtype=torch.int64, device=rows.device)
         counts.index_add_(0, rows, torch.ones_like(rows))
         ends = counts.cumsum(0).tolist() if size < len(queries) else None
-        with fast_products(queries):
+        # A small distance is what is left of large numbers: roots need all their digits.
+        with products(queries, fast=not root):
             for start in range(0, len(queries), size):
                 stop = min(start + size, len(queries))
                 own = slice(None)
@@ -57,7 +58,7 @@ class _AnswerLoss(torch.autograd.Function):
                     block += bias
                 if offset is not None:
                     block += offset[start:stop, None]
-                slope_of_root = _take_root(block) if root else None
+                slope_of_root = take_root(block) if root else None
                 gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
                 if slope_of_root is not None:
                     gradient *= slope_of_root
@@ -80,7 +81,7 @@ class _AnswerLoss(torch.autograd.Function):
         return *parts[:3], None, None, parts[3], None, None, None
 
 
-def _take_root(scores: Tensor) -> Tensor:
+def take_root(scores: Tensor) -> Tensor:
     """-√(-s) in the place of scores s, which are squared distances; returns its slope."""
     scores.neg_().clamp_(min=1e-6).sqrt_().neg_()
     return -0.5 / scores
@@ -115,13 +116,13 @@ def _slope(
 
 
 @contextmanager
-def fast_products(like: Tensor) -> Iterator[None]:
+def products(like: Tensor, fast: bool = True) -> Iterator[None]:
     """TF32 on a card: ten bits are enough for a gradient, and eight times as fast."""
     if not like.is_cuda:
         yield
         return
     before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = fast
     try:
         yield
     finally:

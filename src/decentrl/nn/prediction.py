@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
 from decentrl.nn.aggregate import gather
+from decentrl.nn.answers import take_root
 from decentrl.nn.baselines.compgcn import CompGCN, relation_stages, update_relations
 from decentrl.nn.baselines.lan import LAN
 from decentrl.nn.baselines.rgcn import RGCN
@@ -242,9 +243,18 @@ class PredictionModel(nn.Module):
 
     @torch.no_grad()
     def score_all(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
-        """Scores of all answers up to a constant of the question, with dropout off: [b, n]."""
+        """Scores of all answers up to a constant of the question, with dropout off: [b, n].
+
+        With ``loss.root`` distances, as in training: chances are told from these.
+        """
         with at_rest(self):
             answers = self.answers(x)
-            bias = self.bias(answers)
-            scores = self.questions(x, entities, relations) @ answers.t()
-            return scores if bias is None else scores.add_(bias)
+            bias, asked = self.bias(answers), self.questions(x, entities, relations)
+            scores = asked @ answers.t()
+            if bias is not None:
+                scores += bias
+            if self.config.loss.root:
+                offset = self.offset(asked)
+                assert offset is not None  # these decoders measure distances
+                take_root(scores.add_(offset[:, None]))
+            return scores

@@ -48,7 +48,9 @@ class SeedPropagation:
         seeds = F.normalize(self._normal(len(links), dim), dim=-1)
         entities = torch.zeros(view.edges.n_rows, dim, device=device)
         for side in links.to(device).T:
-            entities[side] = seeds
+            entities.index_add_(0, side, seeds)
+            if len(side.unique()) < len(side):  # who is in several links has something of each
+                entities = F.normalize(entities, dim=-1)
         steps = [entities]
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
         for _ in range(rounds):

@@ -62,7 +62,7 @@ class Run:
         own = self.config() if self.job == "prediction" else None
         if not isinstance(own, PredictionConfig):
             return RESULTS_VERSION
-        return max(RESULTS_VERSION, DECODER_VERSIONS.get(own.decoder.name, 0))
+        return RESULTS_VERSION + DECODER_VERSIONS.get(own.decoder.name, 1) - 1
 
     @property
     def name(self) -> str:

@@ -274,7 +274,7 @@ class Pass:
     def _objective(self, model: Model) -> AnyObjective:
         world, config = self.world, self.world.config
         links, view = np.concatenate((self.links, self.found)), self.views["known"]
-        watched = self.valid, self.unlinked()
+        watched = self.valid, self.unlinked(np.union1d(world.seen, self.valid))
         objective: AnyObjective
         if isinstance(model, RelationalModel):
             if config.model.same_relations <= 1:
@@ -340,7 +340,8 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
     than none at all. By MRR, which is steadier than Hits@1 on a few hundred links.
     """
     config = first.world.config
-    unlinked = first.unlinked()
+    # Who has not arrived is nobody's counterpart yet.
+    unlinked = first.unlinked(np.union1d(first.world.seen, first.valid))
     rounds: list[dict[str, float]] = []
     best: Ranks | None = None
     for number in range(config.self_training.rounds + 1):

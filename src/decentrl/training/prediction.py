@@ -20,7 +20,7 @@ from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.matching.filtered import rank_answers
 from decentrl.matching.metrics import summary
 from decentrl.nn.aggregate import gather, take
-from decentrl.nn.answers import answer_loss, fast_products
+from decentrl.nn.answers import answer_loss, products
 from decentrl.nn.prediction import PredictionModel, View
 
 STEPS = 10
@@ -123,7 +123,7 @@ class PredictionObjective:
         order = rng.permutation(len(self.queries))
         steps = [np.sort(order[start : start + size]) for start in range(0, len(order), size)]
         together = self.config.model.reuse
-        with fast_products(self.view.seen):  # while the steps of an epoch are taken
+        with products(self.view.seen):  # while the steps of an epoch are taken
             for start in range(0, len(steps), together):
                 self._ahead = steps[start : start + together]
                 yield from self._ahead
@@ -211,14 +211,21 @@ class PredictionObjective:
     def _relation_loss(self, x: Tensor, step: _Step) -> Tensor:
         """Which relation joins the two entities of a triple?"""
         heads = gather(x, step.entities[step.rows])
-        scores = self.model.decoder.score_relations(heads, gather(x, step.answers))
+        tails = gather(self.model.answers(x), step.answers)
+        scores = self.model.decoder.score_relations(heads, tails)
         scores = scores * self.model.log_scale.exp()
         return F.cross_entropy(scores, step.relations[step.rows])
 
     def _n3(self, x: Tensor, step: _Step) -> Tensor:
         """The mean over triples of Σ |h|³ + |r|³ + |t|³."""
         decoder = self.model.decoder
-        of_entities = decoder.moduli(gather(x, step.used)).pow(3).sum(1) @ step.uses.to(x.dtype)
+        if self.model.table is None:
+            cubed = decoder.moduli(gather(x, step.used)).pow(3).sum(1)
+            of_entities = cubed @ step.uses.to(x.dtype)
+        else:  # an entity has one vector to ask by and another to answer by
+            asked = gather(x, step.entities[step.rows])
+            tails = gather(self.model.table, step.answers)
+            of_entities = decoder.moduli(torch.cat((asked, tails))).pow(3).sum()
         cubes = decoder.relation_moduli().pow(3).sum(1)
         of_relations = take(cubes, step.relations[step.rows]).sum()
         total: Tensor = (of_entities + of_relations) / len(step.answers)
