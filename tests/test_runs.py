@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from decentrl.aligner import Aligner
 from decentrl.config import Config, PredictionConfig
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.predictor import Predictor
 from decentrl.reporting import make_report, pick_samples
-from decentrl.runs import align, average, complete, read_settings, remove_run
+from decentrl.runs import align, average, complete, read_settings, replacing
 from decentrl.sources import GraphSources, Grown, Sources
 from decentrl.training.loop import Row
 
@@ -306,24 +310,87 @@ def test_a_folder_that_is_no_run_cannot_be_resumed(
 @pytest.mark.parametrize(
     "content", [None, b"[params]\ntitle = 'my site'\n", b"", b"\xff", b"run = 3"]
 )
-def test_only_runs_are_removed(tmp_path: Path, content: bytes | None) -> None:
+def test_only_runs_are_replaced(tmp_path: Path, content: bytes | None) -> None:
     site = tmp_path / "site"
     (site / "seed-0").mkdir(parents=True)
     (site / "seed-0" / "plan.txt").write_text("to grow")
     if content is not None:
         (site / "config.toml").write_bytes(content)
     before = names(site)
-    with pytest.raises(InputError, match="site: is not a run, so it is not overwritten; choose"):
-        remove_run(site)
+    with (
+        pytest.raises(InputError, match="site: is not a run, so it is not overwritten; choose"),
+        replacing(site),
+    ):
+        raise AssertionError
     assert names(site) == before
 
 
-def test_runs_are_removed_whole(tmp_path: Path, world_run: Path) -> None:
-    shutil.copytree(world_run, tmp_path / "one")
+def test_runs_of_seeds_are_replaced_if_nothing_else_is_there(
+    tmp_path: Path, world_run: Path
+) -> None:
     shutil.copytree(world_run, tmp_path / "many" / "seed-0")
+    (tmp_path / "many" / "notes.txt").write_text("dear", "utf-8")
+    with pytest.raises(InputError, match="many: is not a run"), replacing(tmp_path / "many"):
+        raise AssertionError
+    (tmp_path / "many" / "notes.txt").unlink()
+    shutil.copytree(world_run, tmp_path / "one")
     for name in ("one", "many", "absent"):
-        remove_run(tmp_path / name)
+        with replacing(tmp_path / name):
+            assert not (tmp_path / name).exists()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "begun", "kept"),
+    [
+        (ValueError, True, True),
+        (InputError, False, True),
+        (KeyboardInterrupt, True, False),  # it can be resumed
+        (KeyboardInterrupt, False, True),
+    ],
+)
+def test_an_old_run_is_kept_until_there_is_another(
+    tmp_path: Path, world_run: Path, error: type[BaseException], begun: bool, kept: bool
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(world_run, run)
+    before = names(run)
+
+    def fail() -> None:
+        if begun:
+            run.mkdir()
+            (run / "config.toml").write_text("", "utf-8")
+        raise error("no")
+
+    with pytest.raises(error), replacing(run):
+        fail()
+    assert (names(run) == before) == kept
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_nobody_else_trains_a_run_meanwhile(
+    decentrl: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, told = tmp_path / "run", []
+    original = Aligner.fit
+
+    def fit(self: Aligner, *arguments: Any, **more: Any) -> Aligner:
+        resume = [sys.executable, "-m", "decentrl", "align", "--resume", "-o", str(run)]
+        told.append(subprocess.run(resume, capture_output=True, text=True, check=False))
+        return original(self, *arguments, **more)
+
+    monkeypatch.setattr(Aligner, "fit", fit)
+    quick = ("--preset", "tiny", "--set", "training.epochs=1", "--device", "cpu")
+    assert decentrl("align", "--dataset", "world", *quick, "-o", run).code == 0
+    (second,) = told
+    assert second.returncode == 2
+    assert "run: another process is training this run; wait until it has" in second.stderr
+
+
+def test_a_link_to_a_run_is_not_replaced(tmp_path: Path, world_run: Path) -> None:
+    (tmp_path / "run").symlink_to(world_run)
+    with pytest.raises(InputError, match="run: is a link; give the folder"):
+        replacing(tmp_path / "run").__enter__()
 
 
 # Several seeds

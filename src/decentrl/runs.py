@@ -5,6 +5,7 @@ Two jobs leave such folders: :func:`align` (two graphs) and :func:`complete` (on
 
 from __future__ import annotations
 
+import fcntl
 import json
 import resource
 import shutil
@@ -185,12 +186,18 @@ def _run_folder(
     """Open the folder of a run; if it turns out that there can be none, nothing of it stays."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     _open_folder(folder, sources, config, task, resume)
-    try:
-        yield
-    except DecentRLError:
-        if not resume:
-            _take_back(folder, new)
-        raise
+    with (folder / CONFIG).open("rb") as settings:
+        try:
+            fcntl.flock(settings, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError("another process is training this run", file=folder,
+                             remedy="wait until it has finished") from None  # fmt: skip
+        try:
+            yield
+        except DecentRLError:
+            if not resume:
+                _take_back(folder, new)
+            raise
 
 
 def _open_folder(
@@ -248,13 +255,45 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
-def remove_run(folder: Path) -> None:
-    """Delete a run folder, and nothing that is not one."""
-    if folder.is_dir() and any(folder.iterdir()):
-        if not any(map(_is_run, (folder, *folder.glob("seed-*")))):
-            raise InputError("is not a run, so it is not overwritten", file=folder,
-                             remedy="choose another -o")  # fmt: skip
-        shutil.rmtree(folder)
+@contextmanager
+def replacing(folder: Path) -> Iterator[None]:
+    """Put a run folder aside, and back if there will be no other; nothing that is not a run.
+
+    A run that is interrupted can be resumed, so it has taken the place of the old one.
+    """
+    if not (folder.is_dir() and any(folder.iterdir())):
+        yield
+        return
+    if folder.is_symlink():
+        raise InputError("is a link", file=folder, remedy="give the folder that it leads to as -o")
+    if not _is_run(folder) and not _is_seeds(folder):
+        raise InputError("is not a run, so it is not overwritten", file=folder,
+                         remedy="choose another -o")  # fmt: skip
+    aside = folder.with_name(f"{folder.name}.replaced")
+    try:
+        if aside.exists() and (_is_run(aside) or _is_seeds(aside)):
+            shutil.rmtree(aside)  # left by a command that was killed
+        folder.rename(aside)
+    except OSError as error:
+        raise InputError(f"cannot be put aside ({error.strerror})", file=folder,
+                         remedy="choose another -o") from None  # fmt: skip
+    try:
+        yield
+    except BaseException as error:
+        interrupted = not isinstance(error, Exception)
+        if interrupted and folder.exists():
+            shutil.rmtree(aside)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            aside.rename(folder)
+        raise
+    shutil.rmtree(aside)
+
+
+def _is_seeds(folder: Path) -> bool:
+    """A folder of runs made by ``--seeds``, with nothing else in it."""
+    others = [path for path in folder.iterdir() if path.name != RESULTS]
+    return all(path.name.startswith("seed-") and _is_run(path) for path in others)
 
 
 def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

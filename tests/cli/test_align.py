@@ -279,6 +279,17 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
     monkeypatch.setattr(loop, "_one_epoch", one_epoch)
 
 
+def test_what_cannot_be_written_is_one_line(
+    decentrl: Command, world_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "m.tsv")
+
+    monkeypatch.setattr("decentrl.cli.alignment.write_table", full)
+    done = decentrl("match", world_run, "-o", "m.tsv", "--device", "cpu")
+    assert (done.code, done.err) == (2, "error: m.tsv: No space left on device\n")
+
+
 def test_an_interrupt_says_how_to_go_on(
     decentrl: Command, files: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,11 @@ PARQUET = [
         None,
         r"2 column\(s\), but 3 are needed; give the columns head",
     ),
+    (
+        {"id": [1], "h": ["a"], "r": ["r"], "t": ["b"]},
+        None,
+        r"4 column\(s\), but 3 are needed; give the columns head",
+    ),
     ({"head": ["a", None], "relation": ["r", "r"], "tail": ["b", "c"]}, 2, "empty label .* head"),
     ({"head": ["a", "b"], "relation": ["r", ""], "tail": ["b", "c"]}, 2, "empty label .* relation"),
     ({"head": [1.5], "relation": ["r"], "tail": ["b"]}, None, "holds double, not labels"),
@@ -104,6 +109,14 @@ def test_a_parquet_file_must_hold_three_columns_of_labels(
     with pytest.raises(InputError, match=says) as caught:
         KnowledgeGraph.read(tmp_path / "g.parquet")
     assert caught.value.line == line
+
+
+def test_a_first_line_that_is_no_header_of_csv_is_told_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_bytes(b'x,y,"z\r')
+    with pytest.raises(InputError, match=r"g\.csv:1: malformed CSV .*; check the quotes"):
+        KnowledgeGraph.read(tmp_path / "g.csv")
+    (tmp_path / "g.csv").write_bytes(b"a" * 140_000 + b",r,b\n")
+    assert len(KnowledgeGraph.read(tmp_path / "g.csv").triples) == 1
 
 
 def test_a_statement_about_a_statement_has_no_place_in_a_graph(tmp_path: Path) -> None:

@@ -128,6 +128,14 @@ def test_named_columns_are_found_in_any_order(tmp_path: Path) -> None:
         assert rows(KnowledgeGraph.read(tmp_path / name)) == {("a", "r", "b")}
 
 
+def test_columns_of_parquet_are_found_by_the_names_of_rdf_too(tmp_path: Path) -> None:
+    columns = {"object": ["b", "c"], "predicate": ["r", "r"], "subject": ["a", "b"]}
+    pq.write_table(pa.table(columns), tmp_path / "g.parquet")
+    graph = KnowledgeGraph.read(tmp_path / "g.parquet")
+    told = [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.triples]
+    assert sorted(told) == [("a", "r", "b"), ("b", "r", "c")]
+
+
 def test_parquet_labels_may_be_categories_or_integers(tmp_path: Path) -> None:
     columns = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["r", "r"]), pa.array([7, 8])]
     pq.write_table(pa.table(columns, names=["x", "y", "z"]), tmp_path / "g.parquet")
@@ -153,7 +161,13 @@ def test_blank_nodes_have_the_same_names_at_every_reading(tmp_path: Path) -> Non
     file.write_text("@prefix : <http://e/> . :a :r [ :q :b ] . _:x :r :a .")
     first, second = KnowledgeGraph.read(file), KnowledgeGraph.read(file)
     assert first.content_hash() == second.content_hash()
-    assert [x for x in first.entities if x.startswith("_:")] == ["_:shop.0", "_:shop.1"]
+    blank = [x for x in first.entities if x.startswith("_:")]
+    assert [x.rpartition(".")[2] for x in blank] == ["0", "1"]
+    assert all(x.startswith("_:shop-") for x in blank)
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "shop.ttl"
+    other.write_text("@prefix : <http://e/> . _:x :r :b .")
+    assert not set(blank) & set(KnowledgeGraph.read(other).entities)
 
 
 def test_without_pyoxigraph_the_error_names_the_extra(

@@ -99,7 +99,7 @@ def match(
         none = table[other].null_count
         said = f"{output}: {table.num_rows - none:,} matches"
         said += f", {none:,} entities without one" if none else ""
-        Console(stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
+        Console(emoji=False, stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
     elif as_json:
         print_json(table.to_pylist())
     elif sys.stdout.isatty():
@@ -110,7 +110,7 @@ def match(
             numbers = (f"{row[name]:.4f}" if row[name] is not None else ""
                        for name in ("score", "confidence"))  # fmt: skip
             shown.add_row(*labels, str(row["rank"]), *numbers)
-        console = Console(highlight=False)
+        console = Console(emoji=False, highlight=False)
         console.print(shown)
         if table.num_rows > 50:
             console.print(f"… and {table.num_rows - 50:,} more: write them with -o matches.tsv")

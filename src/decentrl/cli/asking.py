@@ -77,7 +77,7 @@ def neighbours(
         number_columns(table, "rank", "cosine")
         for row in rows:
             table.add_row(escape(row["entity"]), str(row["rank"]), f"{row['cosine']:.4f}")
-        Console(highlight=False).print(table)
+        Console(emoji=False, highlight=False).print(table)
     else:
         for row in rows:
             print(tsv_row(row), end="")
@@ -170,4 +170,4 @@ def export(run: Path, output: Path, format: str, side: str) -> None:
         done = export_vectors(parts, output, format)
     said = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
     said += f", {done.without:,} entities without one left out" if done.without else ""
-    say(Console(stderr=True, highlight=False), said)
+    say(Console(emoji=False, stderr=True, highlight=False), said)

@@ -59,7 +59,8 @@ Matcher = Annotated[
 ]
 
 
-NAMED = ("dataset", "open_world", "preset", "seed")
+NAMED = ("dataset", "open_world", "left", "right", "links", "test_links", "valid_links", "triples",
+         "valid", "test", "format", "holdout", "preset", "seed")  # fmt: skip
 """A run that goes on must have been begun with these, if they are given at all."""
 
 
@@ -178,8 +179,8 @@ def complete(
     """
     changes = [*([f"decoder.name={decoder}"] if decoder else ()), *(settings or ())]
     config = PredictionConfig.from_preset(preset, changes, seed)
-    config.check()
     if not resume:
+        config.check()
         _check_sources(context, dataset, triples, open_world, ("triples", "valid", "test"))
 
     from decentrl.cli import prediction
@@ -380,4 +381,4 @@ def settings(
         for field in fields(kind):
             value = getattr(getattr(config, name), field.name)
             table.add_row(f"{name}.{field.name}", str(value), field.metadata["meaning"])
-    Console().print(table, f"presets: {', '.join(preset_names(config.folder))}")
+    Console(emoji=False).print(table, f"presets: {', '.join(preset_names(config.folder))}")

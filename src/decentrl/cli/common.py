@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -70,10 +70,11 @@ def run(
     """
     from decentrl import runs
     from decentrl.device import pick_device
-    from decentrl.reporting import pick_samples
     from decentrl.sources import read_task
 
     first = output / "seed-0" if seeds else output
+    if resume and overwrite:
+        raise ConfigError("--resume keeps a run and --overwrite does not; give one of them")
     if resume:
         if (output / runs.RESULTS).exists() and not seeds:
             raise InputError("this run is finished", file=output, remedy="`decentrl info` shows it")
@@ -86,14 +87,44 @@ def run(
             )
         _refuse_changes(first, asked, (sources, config), changes, named)
     elif overwrite:
-        read_task(sources, config)  # bad input must not cost the old run
+        read_task(sources, config)  # what is clearly wrong is told before anything is touched
         pick_device(device)
-        runs.remove_run(output)
+    console = wide_console(stderr=as_json)
+    with runs.replacing(output) if overwrite else nullcontext():
+        summary, samples = _train(
+            job, sources, config, output, seeds, console, device=device, resume=resume,
+            command=command,
+        )  # fmt: skip
+    if as_json:
+        print_json(summary)
+        return
+    job.tell(console, summary, samples)
+    console.print(
+        f"report   {first / 'report.html'}\n{job.way_on.format(run=first)}",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def _train(
+    job: Job,
+    sources: Any,
+    config: Any,
+    output: Path,
+    seeds: int,
+    console: Console,
+    *,
+    device: str,
+    resume: bool,
+    command: str,
+) -> tuple[dict[str, Any], Sequence[Results]]:
+    """One run, or one for each seed: the results, and some answers."""
+    from decentrl import runs
+    from decentrl.reporting import pick_samples
+
     if seeds and not resume:
         runs.refuse_existing(output)
     places = [(output / f"seed-{i}", i) for i in range(seeds)] or [(output, config.seed)]
-
-    console = wide_console(stderr=as_json)
     done: list[dict[str, Any]] = []
     samples: Sequence[Results] = ()
     for folder, seed in places:
@@ -114,15 +145,7 @@ def run(
     if seeds:
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
         (output / runs.RESULTS).write_text(text, "utf-8")
-    if as_json:
-        print_json(summary)
-        return
-    job.tell(console, summary, samples)
-    console.print(
-        f"report   {first / 'report.html'}\n{job.way_on.format(run=first)}",
-        soft_wrap=True,
-        markup=False,
-    )
+    return summary, samples
 
 
 def _refuse_changes(
@@ -210,7 +233,7 @@ def metric_cells(row: Results, columns: Mapping[str, tuple[int, int]]) -> list[s
 
 def wide_console(stderr: bool = False) -> Console:
     """Where no terminal sets a width, a table with the spread of several seeds must fit."""
-    console = Console(stderr=stderr, highlight=False)
+    console = Console(emoji=False, stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     return console
@@ -262,7 +285,7 @@ def _progress(
 
     Yields what to call after every epoch, and after training.
     """
-    console = Console(stderr=True)
+    console = Console(emoji=False, stderr=True)
     if not console.is_terminal:
         yield lambda row: None, lambda: None
         return

@@ -128,7 +128,7 @@ def fetch(
     from decentrl.data.registry import data_root
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(emoji=False, stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def progress(file: str, size: int, total: int | None) -> None:
@@ -212,7 +212,7 @@ def _print(*things: Any) -> None:
     from rich.console import Console
 
     # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
-    console = Console(highlight=False, markup=False)
+    console = Console(emoji=False, highlight=False, markup=False)
     for thing in things:
         console.print(thing, soft_wrap=isinstance(thing, str))
 

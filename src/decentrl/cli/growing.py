@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -24,6 +25,11 @@ from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 if TYPE_CHECKING:
     from decentrl.data.readers import Table
     from decentrl.store import Addition
+
+
+def _readable(name: str) -> str:
+    """The name of a file, whatever bytes it is made of."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def load(run: Path, device: str, durable: bool = False) -> Any:
@@ -85,7 +91,7 @@ def add(
             with _counting(i, len(files)):
                 rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
                 addition = model.add(
-                    rows, **where, refresh=refresh and last, source=table.file.name
+                    rows, **where, refresh=refresh and last, source=_readable(table.file.name)
                 )
             told.append(_line(addition) | {"literals": table.literals})
             _tell_addition(console, addition, table.literals, alone)

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from decentrl.data.readers import TRIPLE, Table, named_columns
+from decentrl.data.readers import Table, named_columns
 from decentrl.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
-_ALSO_TRIPLE = ("subject", "predicate", "object")
 
 
 def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Table:
@@ -150,11 +149,13 @@ def _csv_header(data: bytes, file: Path, names: tuple[str, ...]) -> list[int] | 
     """Where the columns ``names`` stand, if the first line is a header of just these."""
     end = data.find(b"\n")
     first = _decode(data[: end if end >= 0 else len(data)], file)
-    header = next(csv.reader([first]), [])
+    try:
+        header = next(csv.reader([first]), [])
+    except csv.Error:  # whoever reads all lines will say what is wrong with this one
+        return None
     if len(header) != len(names):
         return None
-    also = _ALSO_TRIPLE if names == TRIPLE else names
-    return named_columns(header, names) or named_columns(header, also)
+    return named_columns(header, names)
 
 
 def _csv_line(data: bytes, record: int) -> int:

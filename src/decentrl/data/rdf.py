@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Tabl
 def _statements(data: bytes, file: Path, kind: str) -> tuple[list[Any], list[int], int]:
     """The rows (head, relation, tail), the number of each statement, and how many had literals."""
     ox = _pyoxigraph()
-    name = _Namer(ox, stem(file), file)
+    name = _Namer(ox, f"{stem(file)}-{hashlib.sha256(data).hexdigest()[:6]}", file)
     rows: list[tuple[str, str, str]] = []
     numbers: list[int] = []
     literals = 0
@@ -75,7 +76,8 @@ class _Namer:
     """Terms to labels. Blank nodes are numbered by first appearance.
 
     The parser gives anonymous ones a random name, which would change the ids at each reading; and
-    a node ``_:b0`` of one file is not that of another, so the name contains the file's.
+    a node ``_:b0`` of one file is not that of another, so the name contains the file's, and
+    something of its content.
     """
 
     def __init__(self, ox: Any, file_stem: str, file: Path) -> None:

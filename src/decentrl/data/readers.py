@@ -31,6 +31,7 @@ FORMATS = {
     "ttl": "ttl",
 }
 TRIPLE = ("head", "relation", "tail")
+ALSO_TRIPLE = ("subject", "predicate", "object")
 LINK = ("left", "right")
 IDENTIFIER = ("id", "label")
 
@@ -148,7 +149,7 @@ def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
             remedy="write or copy it again",
         ) from None
     order = named_columns(table.column_names, names)
-    if order is None and table.num_columns < len(names):
+    if order is None and table.num_columns != len(names):
         raise InputError(
             f"{table.num_columns} column(s), but {len(names)} are needed",
             file=file,
@@ -184,9 +185,15 @@ def _text_column(column: Any, name: str, file: Path) -> pa.ChunkedArray:
 
 
 def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None:
-    """Where the columns ``names`` stand in a header, or None if it does not have them all."""
+    """Where the columns ``names`` stand in a header, or None if it does not have them all.
+
+    Those of triples may also be called subject, predicate and object.
+    """
     places = {x.strip().lower(): i for i, x in reversed(list(enumerate(header)))}
-    return [places[x] for x in names] if all(x in places for x in names) else None
+    for called in (names, ALSO_TRIPLE if names == TRIPLE else names):
+        if all(x in places for x in called):
+            return [places[x] for x in called]
+    return None
 
 
 def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Ids]:
