@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.registry import load_dataset
 from decentrl.errors import BundleError, ConfigError, InputError, UnknownLabelError
 from decentrl.model import GrowingModel
 from decentrl.predictor import Predictor
@@ -153,6 +155,31 @@ def test_neither_order_nor_pieces_matter(
     for start, end in zip([0, *cuts], [*cuts, len(triples)], strict=True):
         add(in_pieces, triples[start:end])
     assert largest(vectors(at_once), vectors(in_pieces)) < 1e-5
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_pieces_do_not_matter_to_two_hop_neighbours(layers: int, tmp_path: Path) -> None:
+    """Trained entities stand between two new ones, and a few patterns are most of the paths."""
+    task = load_dataset("world", open_world=True)
+    assert isinstance(task, AlignmentTask)
+    assert task.auxiliary is not None
+    known = replace(task, auxiliary=None, unknown=None)
+    quick = ("training.epochs=1", "model.dim=8", f"model.layers={layers}")
+    aligner = Aligner.from_preset("tiny", *quick, device="cpu").fit(known)
+    assert aligner.config.model.hops == "alternating"
+    aligner.save(tmp_path)
+    graph = task.right
+    rows = [(graph.entities[h], graph.relations[r], graph.entities[t])
+            for h, r, t in task.auxiliary[1].tolist()]  # fmt: skip
+    at_once, in_pieces = (Aligner.load(tmp_path, device="cpu") for _ in range(2))
+    at_once.add(rows, side="right")
+    for start in range(0, len(rows), 60):
+        in_pieces.add(rows[start : start + 60], side="right")
+    one, other = (
+        dict(zip(side.entities, side.vectors.clone(), strict=True))
+        for side in (model.growing.sides["right"] for model in (at_once, in_pieces))
+    )
+    assert largest(one, other) < 1e-5
 
 
 @each

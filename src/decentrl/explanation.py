@@ -103,7 +103,9 @@ def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood
     entities = np.union1d(triples[:, [0, 2]], [entity])
     local = triples.copy()
     local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
-    return Neighbourhood(entities, local, entities == entity)
+    dropped = graph.arrivals.dropped if growing.model.around else None
+    # All that is known of it counts, whenever it came.
+    return Neighbourhood(entities, local, entities == entity, np.zeros(len(local), bool), dropped)
 
 
 def _edges(triples: Ids, own: int) -> list[Edge]:
@@ -158,7 +160,7 @@ def _weights(
 def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour: int) -> float:
     """How far the vector moves without a neighbour: 1 - cos."""
     apart = (part.triples[:, [0, 2]] != neighbour).all(axis=1)
-    fewer = replace(part, triples=part.triples[apart])
+    fewer = replace(part, triples=part.triples[apart], later=part.later[apart])
     with_it, without = (_vector(growing, graph, p) for p in (part, fewer))
     return 1 - F.cosine_similarity(with_it, without, dim=0).item()
 

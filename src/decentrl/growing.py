@@ -293,7 +293,12 @@ class Growing:
 
     def _parts(self, graph: GrowingGraph, part: Neighbourhood) -> tuple[Neighbourhood, Any, Take]:
         """A neighbourhood as the model knows it, who of it was trained, and the memories."""
-        shifted = replace(part, triples=part.triples + np.array([0, graph.trained.shift, 0]))
+        shift = graph.trained.shift
+        shifted = replace(
+            part,
+            triples=part.triples + np.array([0, shift, 0]),
+            dropped=None if part.dropped is None else part.dropped + shift,
+        )
         trained = graph.arrivals.is_trained(part.entities)
         return shifted, trained, lambda name, ids: graph.take(self.model, name, ids)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from decentrl.config import Config, PredictionConfig
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.arrivals import Neighbourhood
+from decentrl.graph.hops import Growth
 from decentrl.graph.relational import PropagationView, RelationalView
 from decentrl.graph.view import GraphView
 from decentrl.nn.alignment import AlignmentModel, join
@@ -175,6 +176,9 @@ class Induction:
     ) -> GraphView:
         """For a DAN."""
         there = (states.abs().amax(1) > 0).cpu().numpy() & ~part.new
+        growth = None
+        if part.dropped is not None:
+            growth = Growth(trained, part.later, part.dropped)
         return GraphView.build(
             [part.triples],
             len(part.entities),
@@ -182,6 +186,7 @@ class Induction:
             seen=trained,
             seen_relations=self.seen_relations,
             given=there,
+            growth=growth,
             **settings,
         ).to(self.device)
 

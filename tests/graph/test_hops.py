@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decentrl.graph.hops import two_hop_neighbours, two_hop_pairs
+from decentrl.graph.hops import Growth, two_hop_neighbours, two_hop_pairs
 
 Triple = tuple[int, int, int]
 N = 6
@@ -75,6 +75,21 @@ def test_the_most_frequent_pattern_is_left_out() -> None:
 def test_patterns_as_frequent_as_each_other_are_dropped_by_their_code() -> None:
     triples = [(0, 1, 1), (1, 0, 2), (3, 0, 4), (4, 1, 5)]  # patterns (1, 0) and (0, 1), once each
     assert pairs(triples, 1) == [(0, 2)]
+
+
+def test_what_arrives_at_a_trained_entity_reaches_nobody_through_it() -> None:
+    triples = ids([(0, 0, 1), (1, 0, 2), (1, 1, 3), (4, 0, 2)])
+    later = np.array([True, False, True, True])
+
+    def found(trained: list[int], dropped: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        patterns = np.array(dropped, np.int64).reshape(-1, 2)
+        growth = Growth(np.isin(np.arange(N), trained), later, patterns)
+        heads, tails = two_hop_pairs(triples, N, growth=growth)
+        return list(zip(heads.tolist(), tails.tolist(), strict=True))
+
+    assert found([1, 2], []) == [(0, 2)]  # not (0, 3): both of its triples came later
+    assert found([2], []) == [(0, 2), (0, 3)]  # through a new entity everything passes
+    assert found([2], [(0, 0)]) == [(0, 3)]  # what training has left out, not what is frequent now
 
 
 @given(triple_sets, triple_sets)

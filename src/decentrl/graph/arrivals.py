@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decentrl.graph.adjacency import Ids
+from decentrl.graph.hops import frequent_patterns
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +21,15 @@ class Neighbourhood:
         entities: ids of the graph, increasing int64[n]; their places are the local ids.
         triples: int64[m, 3], local entity ids, relations as in the graph.
         new: bool[n], the entities to be made; the others are given.
+        later: bool[m], the triples that came after training.
+        dropped: the patterns of paths that training left out, [k, 2]; None if nobody asks.
     """
 
     entities: Ids
     triples: Ids
     new: NDArray[np.bool_]
+    later: NDArray[np.bool_]
+    dropped: Ids | None = None
 
     @property
     def made(self) -> Ids:
@@ -129,15 +135,28 @@ class Arrivals:
         """
         places = {place for entity in new.tolist() for place in self._about.get(entity, ())}
         triples = self.triples if len(places) == len(self) else self._rows(places)
+        n_later = len(triples)
         if around:
             near = np.setdiff1d(triples[:, [0, 2]], new)
             later = {place for end in near.tolist() for place in self._about.get(end, ())}
-            more = [self._rows(later - places), self._base_of(near)]
-            triples = np.concatenate((triples, *more))
+            more = self._rows(later - places)
+            n_later += len(more)
+            triples = np.concatenate((triples, more, self._base_of(near)))
         entities = np.union1d(triples[:, [0, 2]], new)
         local = triples.copy()
         local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
-        return Neighbourhood(entities, local, np.isin(entities, new))
+        return Neighbourhood(
+            entities,
+            local,
+            np.isin(entities, new),
+            np.arange(len(local)) < n_later,
+            self.dropped if around else None,
+        )
+
+    @cached_property
+    def dropped(self) -> Ids:
+        """The patterns of paths that training has left out of two-hop neighbours: [k, 2]."""
+        return frequent_patterns(self._base, len(self._trained))
 
     def _rows(self, places: set[int]) -> Ids:
         rows = [self._triples[place] for place in sorted(places)]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from decentrl.graph.adjacency import Adjacency, Ids, neighbours, relation_bag
-from decentrl.graph.hops import two_hop_neighbours
+from decentrl.graph.hops import Growth, two_hop_neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class GraphView:
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
         given: NDArray[np.bool_] | None = None,
+        growth: Growth | None = None,
     ) -> GraphView:
         """Make the view of one or more graphs over shared entity and relation ids.
 
@@ -55,10 +56,15 @@ class GraphView:
             seen: entities that have a trained input embedding; default: those in ``graphs``.
             seen_relations: relations that have one; default: those in ``graphs``.
             given: entities whose vectors are known already, whatever ``graphs`` says of them.
+            growth: how two-hop neighbours are read of one graph that has grown.
         """
         triples = np.concatenate(list(graphs)) if graphs else np.empty((0, 3), np.int64)
         one = neighbours(triples, n_entities, self_entity)
-        hops = [one, two_hop_neighbours(tuple(graphs), n_entities)] if two_hop else [one]
+        hops = (
+            [one, two_hop_neighbours(tuple(graphs), n_entities, growth=growth)]
+            if two_hop
+            else [one]
+        )
         if seen is None:
             seen = entities_of(triples, n_entities)
         if seen_relations is None:
