@@ -49,8 +49,9 @@ class SeedPropagation:
         entities = torch.zeros(view.edges.n_rows, dim, device=device)
         for side in links.to(device).T:
             entities.index_add_(0, side, seeds)
-            if len(side.unique()) < len(side):  # who is in several links has something of each
-                entities = F.normalize(entities, dim=-1)
+            linked, times = side.unique(return_counts=True)
+            several = linked[times > 1]  # who is in several links has something of each
+            entities[several] = F.normalize(entities[several], dim=-1)
         steps = [entities]
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
         for _ in range(rounds):
