@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from decentrl.cli.options import plain_console
 from decentrl.runs import read_settings
 from decentrl.training import loop
 
@@ -277,6 +278,11 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
         return original(*arguments)
 
     monkeypatch.setattr(loop, "_one_epoch", one_epoch)
+
+
+def test_labels_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_console().print("urn:dog:9 of 7 [bold]", markup=False)
+    assert capsys.readouterr().out == "urn:dog:9 of 7 [bold]\n"
 
 
 def test_what_cannot_be_written_is_one_line(

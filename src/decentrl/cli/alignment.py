@@ -23,6 +23,7 @@ from decentrl.cli.common import (
     say_read,
     wide_console,
 )
+from decentrl.cli.options import plain_console
 from decentrl.cli.output import check_output, tsv_row, write_table
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def match(
         none = table[other].null_count
         said = f"{output}: {table.num_rows - none:,} matches"
         said += f", {none:,} entities without one" if none else ""
-        Console(emoji=False, stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
+        plain_console(stderr=True).print(said, soft_wrap=True, markup=False)
     elif as_json:
         print_json(table.to_pylist())
     elif sys.stdout.isatty():
@@ -110,7 +111,7 @@ def match(
             numbers = (f"{row[name]:.4f}" if row[name] is not None else ""
                        for name in ("score", "confidence"))  # fmt: skip
             shown.add_row(*labels, str(row["rank"]), *numbers)
-        console = Console(emoji=False, highlight=False)
+        console = plain_console()
         console.print(shown)
         if table.num_rows > 50:
             console.print(f"… and {table.num_rows - 50:,} more: write them with -o matches.tsv")

@@ -7,10 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from decentrl.cli.common import escape, number_columns, plain_table, print_json, wide_console
+from decentrl.cli.common import (
+    escape,
+    number_columns,
+    plain_table,
+    print_json,
+    wide_console,
+)
 from decentrl.cli.growing import load, one_graph, say, sided
+from decentrl.cli.options import plain_console
 from decentrl.cli.output import tsv_row
 from decentrl.errors import ConfigError, InputError
 
@@ -77,7 +82,7 @@ def neighbours(
         number_columns(table, "rank", "cosine")
         for row in rows:
             table.add_row(escape(row["entity"]), str(row["rank"]), f"{row['cosine']:.4f}")
-        Console(emoji=False, highlight=False).print(table)
+        plain_console().print(table)
     else:
         for row in rows:
             print(tsv_row(row), end="")
@@ -170,4 +175,4 @@ def export(run: Path, output: Path, format: str, side: str) -> None:
         done = export_vectors(parts, output, format)
     said = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
     said += f", {done.without:,} entities without one left out" if done.without else ""
-    say(Console(emoji=False, stderr=True, highlight=False), said)
+    say(plain_console(stderr=True), said)

@@ -20,6 +20,7 @@ from decentrl.cli.options import (
     Run,
     check_side,
     given,
+    plain_console,
     start_run,
 )
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
@@ -373,7 +374,6 @@ def settings(
     if as_json:
         typer.echo(json.dumps(config.to_dict(), indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("setting", "value", "meaning", title=f"preset {preset}", title_justify="left")
@@ -381,4 +381,4 @@ def settings(
         for field in fields(kind):
             value = getattr(getattr(config, name), field.name)
             table.add_row(f"{name}.{field.name}", str(value), field.metadata["meaning"])
-    Console(emoji=False).print(table, f"presets: {', '.join(preset_names(config.folder))}")
+    plain_console().print(table, f"presets: {', '.join(preset_names(config.folder))}")

@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 from decentrl.card import QUALITY
+from decentrl.cli.options import plain_console
 from decentrl.errors import BundleError, ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def metric_cells(row: Results, columns: Mapping[str, tuple[int, int]]) -> list[s
 
 def wide_console(stderr: bool = False) -> Console:
     """Where no terminal sets a width, a table with the spread of several seeds must fit."""
-    console = Console(emoji=False, stderr=stderr, highlight=False)
+    console = plain_console(stderr)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     return console
@@ -285,7 +286,7 @@ def _progress(
 
     Yields what to call after every epoch, and after training.
     """
-    console = Console(emoji=False, stderr=True)
+    console = plain_console(stderr=True)
     if not console.is_terminal:
         yield lambda row: None, lambda: None
         return

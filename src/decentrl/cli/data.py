@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from decentrl.cli.options import plain_console
+
 if TYPE_CHECKING:
     from decentrl.data.alignment_task import AlignmentTask
     from decentrl.data.graph_task import GraphTask
@@ -121,14 +123,13 @@ def fetch(
     ] = None,
 ) -> None:
     """Download datasets, check them, and continue what was interrupted."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from decentrl.data.fetch import fetch as fetch_files
     from decentrl.data.registry import data_root
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(emoji=False, stderr=True), transient=True) as bar:
+    with Progress(*columns, console=plain_console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def progress(file: str, size: int, total: int | None) -> None:
@@ -209,10 +210,9 @@ def _table(*columns: str) -> Any:
 
 
 def _print(*things: Any) -> None:
-    from rich.console import Console
 
     # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
-    console = Console(emoji=False, highlight=False, markup=False)
+    console = plain_console(markup=False)
     for thing in things:
         console.print(thing, soft_wrap=isinstance(thing, str))
 

@@ -12,6 +12,8 @@ import typer
 from decentrl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from decentrl.config import Settings
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
@@ -30,6 +32,13 @@ def given(context: typer.Context, *names: str) -> list[str]:
     """Those of the options that were given to the command, whatever their value."""
     sources = {name: context.get_parameter_source(name) for name in names}
     return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
+def plain_console(stderr: bool = False, markup: bool = True) -> Console:
+    """One that prints labels and paths as they are: no colours of its own, and no pictures."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=markup, emoji=False, highlight=False)
 
 
 def check_side(side: str) -> None:

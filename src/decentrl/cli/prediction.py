@@ -23,6 +23,7 @@ from decentrl.cli.common import (
     say_read,
     wide_console,
 )
+from decentrl.cli.options import plain_console
 from decentrl.cli.output import TABLES, check_output, tsv_row, write_table
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def predict(
     if output is not None:
         write_table(table, output)
         said = f"{output}: {table.num_rows:,} answers to {len(questions):,} questions"
-        Console(emoji=False, stderr=True, highlight=False).print(said, soft_wrap=True, markup=False)
+        plain_console(stderr=True).print(said, soft_wrap=True, markup=False)
     elif as_json:
         print_json(table.to_pylist())
     elif sys.stdout.isatty():
@@ -141,7 +142,7 @@ def _show(rows: Sequence[Results], count: int) -> None:
             cells.append("yes" if row["known"] else "")
         chance = "" if row["probability"] is None else f"{row['probability']:.3f}"
         table.add_row(*cells, str(row["rank"]), f"{row['score']:.4f}", chance)
-    console = Console(emoji=False, highlight=False)
+    console = plain_console()
     console.print(
         table if rows else "no answer: nothing new is known (--known shows what was told)"
     )

@@ -60,11 +60,9 @@ class GraphView:
         """
         triples = np.concatenate(list(graphs)) if graphs else np.empty((0, 3), np.int64)
         one = neighbours(triples, n_entities, self_entity)
-        hops = (
-            [one, two_hop_neighbours(tuple(graphs), n_entities, growth=growth)]
-            if two_hop
-            else [one]
-        )
+        hops = [one]
+        if two_hop:
+            hops.append(two_hop_neighbours(tuple(graphs), n_entities, growth=growth))
         if seen is None:
             seen = entities_of(triples, n_entities)
         if seen_relations is None:

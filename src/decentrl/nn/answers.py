@@ -58,7 +58,7 @@ class _AnswerLoss(torch.autograd.Function):
                     block += bias
                 if offset is not None:
                     block += offset[start:stop, None]
-                slope_of_root = take_root(block) if root else None
+                slope_of_root = -0.5 / take_root(block) if root else None
                 gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
                 if slope_of_root is not None:
                     gradient *= slope_of_root
@@ -82,9 +82,8 @@ class _AnswerLoss(torch.autograd.Function):
 
 
 def take_root(scores: Tensor) -> Tensor:
-    """-√(-s) in the place of scores s, which are squared distances; returns its slope."""
-    scores.neg_().clamp_(min=1e-6).sqrt_().neg_()
-    return -0.5 / scores
+    """-√(-s) in the place of scores s, which are squared distances."""
+    return scores.neg_().clamp_(min=1e-6).sqrt_().neg_()
 
 
 def _slope(
