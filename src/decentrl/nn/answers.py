@@ -45,30 +45,31 @@ class _AnswerLoss(torch.autograd.Function):
         counts = torch.zeros(len(queries), dtype=torch.int64, device=rows.device)
         counts.index_add_(0, rows, torch.ones_like(rows))
         ends = counts.cumsum(0).tolist() if size < len(queries) else None
-        # A small distance is what is left of large numbers: roots need all their digits.
-        with products(queries, fast=not root):
-            for start in range(0, len(queries), size):
-                stop = min(start + size, len(queries))
-                own = slice(None)
-                if ends is not None:
-                    own = slice(ends[start - 1] if start else 0, ends[stop - 1])
-                at = rows[own] - start, columns[own]
+        for start in range(0, len(queries), size):
+            stop = min(start + size, len(queries))
+            own = slice(None)
+            if ends is not None:
+                own = slice(ends[start - 1] if start else 0, ends[stop - 1])
+            at = rows[own] - start, columns[own]
+            # A small distance is what is left of large numbers: roots need all their digits.
+            with products(queries, fast=not root):
                 block = queries[start:stop] @ vectors.t()
-                if bias is not None:
-                    block += bias
-                if offset is not None:
-                    block += offset[start:stop, None]
-                slope_of_root = -0.5 / take_root(block) if root else None
-                gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
-                if slope_of_root is not None:
-                    gradient *= slope_of_root
-                total += loss
+            if bias is not None:
+                block += bias
+            if offset is not None:
+                block += offset[start:stop, None]
+            slope_of_root = -0.5 / take_root(block) if root else None
+            gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
+            if slope_of_root is not None:
+                gradient *= slope_of_root
+            total += loss
+            with products(queries):
                 torch.mm(gradient, vectors, out=for_queries[start:stop])
                 for_vectors.addmm_(gradient.t(), queries[start:stop])
-                if for_bias is not None:
-                    for_bias += gradient.sum(0)
-                if for_offset is not None:
-                    for_offset[start:stop] = gradient.sum(1)
+            if for_bias is not None:
+                for_bias += gradient.sum(0)
+            if for_offset is not None:
+                for_offset[start:stop] = gradient.sum(1)
         scale = 1 / max(1, len(rows))
         kept = (for_queries, for_vectors, for_bias, for_offset)
         ctx.save_for_backward(*(None if part is None else part.mul_(scale) for part in kept))
