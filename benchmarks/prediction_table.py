@@ -26,7 +26,8 @@ ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {
         "fb15k-237", False, "strong", ("decoder.dim=2048",), ".354 / .261 / .544"
     ),
     "fb15k-237-distmult": (
-        "fb15k-237", False, "strong", ("decoder.name=distmult",), ".350 / – / .541"
+        "fb15k-237", False, "strong",
+        ("decoder.name=distmult", "decoder.dim=2048", "loss.relations=1.0"), ".350 / – / .541"
     ),
     "fb15k-237-transe": (
         "fb15k-237", False, "paper",

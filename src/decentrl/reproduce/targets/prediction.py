@@ -40,6 +40,7 @@ CHANGED = {
     ("paper", "wn18rr"): ("decoder.name=distmult",),
     ("paper", "transe"): ("model.dropout=0.1", "training.epochs=60"),
     ("strong", "fb15k-237"): ("decoder.dim=2048",),
+    ("strong", "distmult"): ("decoder.dim=2048", "loss.relations=1.0"),
     ("strong", "wn18rr"): ("loss.n3=0.1", "loss.relations=0.05", "training.epochs=25"),
     ("strong", "fb15k"): (
         "decoder.dim=2048", "loss.n3=0.0025", "loss.relations=0.0", "training.epochs=25",
