@@ -61,9 +61,11 @@ def at(name: str, group: str = "all", row: str = "all") -> Metric:
 
 
 def under(decoder: str) -> tuple[str, ...]:
-    """Settings of a decoder; distances are between vectors of length 1, whatever a preset says."""
+    """Settings of a decoder; under TransE vectors have length 1 and distances are not squared."""
     name = f"decoder.name={decoder}"
-    return (name, "decoder.normalise=true") if decoder == "transe" else (name,)
+    if decoder != "transe":
+        return (name,)
+    return name, "decoder.normalise=true", "loss.root=true"
 
 
 def prediction(scale: Scale) -> Target:
