@@ -176,11 +176,13 @@ def open_prediction(scale: Scale) -> Target:
     ]  # fmt: skip
 
     def mrr(method: Method, decoder: str, unseen: float) -> list[Series]:
-        opened, closed = (
-            scale.value("prediction", dataset, method, at("mrr"), *under(decoder), unseen=world)
-            for world in (unseen, 0.0)
-        )
-        return [Series(method.label, [opened], [closed])]
+        closed = () if scale.quick else CHANGED.get((method.preset, decoder), ())
+        values = (
+            scale.value("prediction", dataset, method, at("mrr"), *under(decoder), *more,
+                        unseen=world)
+            for world, more in ((unseen, ()), (0.0, closed))
+        )  # fmt: skip
+        return [Series(method.label, *([value] for value in values))]
 
     panels = [
         Panel(label, [""], [s for m in methods for s in mrr(m, d, PUBLISHED_SPLIT)], y="MRR")
