@@ -83,6 +83,18 @@ def test_a_dataset_in_the_open_world(decentrl: Command, tmp_path: Path) -> None:
     assert "new query, known answer" in shown.out
 
 
+def test_where_entities_arrive_the_default_is_the_model_that_takes_them_in(
+    decentrl: Command, tmp_path: Path
+) -> None:
+    small = QUICK[2:]  # without its preset
+    for world, preset in (((), "strong"), (("--open-world",), "paper")):
+        run = tmp_path / preset
+        given = ("--dataset", "world/cldr", *world, "--set", "training.batch=2048")
+        assert decentrl("complete", *small, *given, "-o", run).code == 0
+        assert read_settings(run)[1].preset == preset
+    assert "paper with --open-world" in " ".join(decentrl("complete", "--help").out.split())
+
+
 def test_settings_and_seed_reach_the_run(
     decentrl: Command, people_file: Path, tmp_path: Path
 ) -> None:

@@ -60,6 +60,9 @@ Matcher = Annotated[
 ]
 
 
+OPEN_PRESET = "paper"
+"""Of `complete`: embeddings of their own make known entities better and new ones worse."""
+
 NAMED = ("dataset", "open_world", "left", "right", "links", "test_links", "valid_links", "triples",
          "valid", "test", "format", "holdout", "preset", "seed")  # fmt: skip
 """A run that goes on must have been begun with these, if they are given at all."""
@@ -156,7 +159,13 @@ def complete(
     format: Format = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
-    preset: Preset = DEFAULT_PRESET,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="A ready set of settings.",
+            show_default=f"{DEFAULT_PRESET}; {OPEN_PRESET} with --open-world",
+        ),
+    ] = "",
     decoder: Annotated[
         str,
         typer.Option(
@@ -179,6 +188,7 @@ def complete(
     decentrl complete --dataset world/geonames --open-world -o run
     """
     changes = [*([f"decoder.name={decoder}"] if decoder else ()), *(settings or ())]
+    preset = preset or (OPEN_PRESET if open_world else DEFAULT_PRESET)
     config = PredictionConfig.from_preset(preset, changes, seed)
     if not resume:
         config.check()
