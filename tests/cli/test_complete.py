@@ -92,7 +92,8 @@ def test_where_entities_arrive_the_default_is_the_model_that_takes_them_in(
         given = ("--dataset", "world/cldr", *world, "--set", "training.batch=2048")
         assert decentrl("complete", *small, *given, "-o", run).code == 0
         assert read_settings(run)[1].preset == preset
-    assert "paper with --open-world" in " ".join(decentrl("complete", "--help").out.split())
+    told = decentrl("complete", "--help").out.replace("│", " ").split()
+    assert "strong; paper with --open-world" in " ".join(told)
 
 
 def test_settings_and_seed_reach_the_run(
