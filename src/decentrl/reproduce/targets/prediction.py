@@ -49,8 +49,8 @@ CHANGED = {
     ("table-complex", "wn18rr"): ("loss.n3=0.1",),
     ("table-distmult", "wn18rr"): ("loss.n3=0.1",),
 }  # fmt: skip
-# What they change in the open world: chosen by arrivals played before anything arrives.
-OPEN = {("paper", "transe"): ("loss.root=false",), ("lan", "transe"): ("loss.root=false",)}
+# Better with squared distances in the open world, when arrivals are played before it.
+SQUARED = ("paper", "lan")
 CELLS = (
     "known query, known answer", "new query, known answer", "known query, new answer",
     "new query, new answer",
@@ -63,15 +63,15 @@ def at(name: str, group: str = "all", row: str = "all") -> Metric:
 
 
 def settings_of(scale: Scale, method: Method, decoder: str, unseen: float = 0.0) -> tuple[str, ...]:
-    """Of an encoder under a decoder; under TransE vectors have length 1, distances no squares."""
+    """Of an encoder under a decoder. TransE measures distances between vectors of length 1."""
     more: tuple[str, ...] = ()
     if not method.preset.startswith("table-"):
         more = (f"decoder.name={decoder}",)
         if decoder == "transe":
-            more += ("decoder.normalise=true", "loss.root=true")
-    if unseen:
-        more += OPEN.get((method.preset, decoder), ())
-    elif not scale.quick:
+            more += ("decoder.normalise=true",)
+            if not unseen or method.preset not in SQUARED:
+                more += ("loss.root=true",)
+    if not unseen and not scale.quick:
         more += CHANGED.get((method.preset, decoder), ())
     return more
 
