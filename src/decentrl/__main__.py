@@ -1,5 +1,5 @@
 """``python -m decentrl`` is the command ``decentrl``."""
 
-from decentrl.cli import main
+from decentrl.cli import entry
 
-main()
+entry()

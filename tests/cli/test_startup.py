@@ -63,3 +63,18 @@ def test_the_package_is_a_command_too() -> None:
         [sys.executable, "-m", "decentrl", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"decentrl {__version__}\n"
+
+
+def test_nothing_that_happens_at_the_end_changes_the_exit_code() -> None:
+    """A thread pool that a library takes down may abort the process: here that is certain."""
+    code = (
+        "import atexit, os, sys; atexit.register(os.abort); sys.argv[0] = 'decentrl'; "
+        "from decentrl.cli import {}; {}()"
+    )
+    for name, ends in (("main", -6), ("entry", 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(name, name), "align", "-o", "x", "--preset", "y"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == ends
+        assert "preset" in done.stderr

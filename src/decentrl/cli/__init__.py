@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
+
+
+def entry() -> None:
+    """:func:`main`, then an end at once, whatever the threads of a library are about: one of them
+    has been seen to abort a process that had already said all it had to say."""
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def main() -> None:
