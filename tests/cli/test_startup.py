@@ -77,4 +77,4 @@ def test_nothing_that_happens_at_the_end_changes_the_exit_code() -> None:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == ends
-        assert "preset" in done.stderr
+        assert "error: no preset 'y'" in done.stderr
