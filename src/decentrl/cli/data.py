@@ -210,7 +210,6 @@ def _table(*columns: str) -> Any:
 
 
 def _print(*things: Any) -> None:
-
     # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
     console = plain_console(markup=False)
     for thing in things:
