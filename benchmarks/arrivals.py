@@ -1,36 +1,52 @@
 """The open world rehearsed before anything has arrived.
 
     DECENTRL_DATA=... python benchmarks/arrivals.py "quick" "quick distillation.induce=false" ...
-                      [--dataset dbp15k/zh-en] [--seeds 1] [--candidates test] [--closed]
+                      [--dataset dbp15k/zh-en] [--seeds 1] [--first 0] [--new both]
+                      [--candidates test] [--told 0 0.01 0.03]
 
 A fifth of the training links is held out; the entities of half of these are made new: their triples
 are taken out of training and come back afterwards. Each argument is a preset and settings. Prints
-how well the held-out links are found left to right among each other (or, with ``--candidates all``,
-among all entities of the other graph), new and known entities apart. With ``--closed`` all triples
-are there in training, which tells what arriving later costs. Test links are not used.
+how well the held-out links are found left to right, new and known entities apart; test links are
+not used.
+
+``--new left`` (``right``) makes only the left (right) end of a link new: its counterpart has been
+there all the time. With ``--new neither`` all triples are there in training, which tells what
+arriving later costs. Candidates are the other ends of the held-out links (``test``), all entities
+of the other graph (``all``), or those that no training link has taken (``unlinked``), matched with
+all of the left graph that none has taken. ``--told`` reads one training with several values of
+self_training.told.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import torch
 
 from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.matching.metrics import summary
+from decentrl.training.unlinked import Unlinked, held_out_ranks
+
+SIDES = {"both": (0, 1), "left": (0,), "right": (1,), "neither": ()}
+NAMES = ("hits@1", "hits@10", "mrr")
 
 
-def rehearse(task: AlignmentTask, seed: int, closed: bool = False) -> AlignmentTask:
-    """An open world made of training links alone; ``closed``: the same links, nothing new."""
+def rehearse(task: AlignmentTask, seed: int, new: str = "both") -> AlignmentTask:
+    """An open world made of training links alone."""
     task = replace(task, test=task.test[:0]).hold_out(0.2, seed, into="test")
     unknown = np.arange(len(task.test)) < len(task.test) // 2
     unknown = np.random.default_rng(seed).permutation(unknown)
-    if closed:
+    if new == "neither":
         return replace(task, unknown=unknown)
     graphs, auxiliary = [], []
     for side, graph in enumerate((task.left, task.right)):
-        late = np.isin(graph.triples[:, [0, 2]], task.test[unknown, side]).any(axis=1)
+        ends = task.test[unknown, side] if side in SIDES[new] else task.test[:0, side]
+        late = np.isin(graph.triples[:, [0, 2]], ends).any(axis=1)
         graphs.append(KnowledgeGraph(graph.entities, graph.relations, graph.triples[~late]))
         auxiliary.append(graph.triples[late])
     return replace(
@@ -42,34 +58,67 @@ def rehearse(task: AlignmentTask, seed: int, closed: bool = False) -> AlignmentT
     )
 
 
+def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Matcher, entities and metrics, left to right."""
+    if candidates != "unlinked":
+        for row in aligner.evaluate((candidates,))[0]:
+            if row["direction"] == "left-right" and row["subset"] != "all":
+                yield row["matcher"], row["subset"], row
+        return
+    task, vectors = aligner.task, [aligner.vectors(side) for side in ("left", "right")]
+    assert task.unknown is not None
+    n_left = len(vectors[0])
+    both = torch.cat(vectors)
+    offset = np.array([0, n_left])
+    there = both.any(1).nonzero()[:, 0].cpu().numpy()
+    pool = Unlinked.of(n_left, len(both), task.train + offset, task.test[:0])
+    pool = Unlinked(np.intersect1d(pool.left, there), np.intersect1d(pool.right, there))
+    unknown = torch.from_numpy(task.unknown)
+    for matcher in ("cosine", "csls", "sinkhorn"):
+        config = replace(aligner.config.matching, matcher=matcher)
+        ranks = held_out_ranks(both, pool, task.test + offset, config)
+        for name, subset in (("known", ~unknown), ("unknown", unknown)):
+            yield matcher, name, summary(ranks[subset])
+
+
+def retold(aligner: Aligner, told: float) -> Aligner:
+    """The same training with another self_training.told."""
+    config = replace(aligner.config.self_training, told=told)
+    aligner.config = replace(aligner.config, self_training=config)
+    aligner._vectors = aligner._encode(aligner.task, aligner._weights)[0]
+    aligner._forget()
+    return aligner
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", nargs="+")
     parser.add_argument("--dataset", default="dbp15k/zh-en")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--candidates", choices=("test", "all"), default="test")
-    parser.add_argument("--closed", action="store_true")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--new", choices=SIDES, default="both")
+    parser.add_argument("--told", type=float, nargs="+", default=[])
+    parser.add_argument("--candidates", choices=("test", "all", "unlinked"), default="test")
     options = parser.parse_args()
     whole = load_dataset(options.dataset)
     assert isinstance(whole, AlignmentTask)
-    print("| settings | matcher | entities | Hits@1 | Hits@10 | MRR |")
-    print("| --- | --- | --- | ---: | ---: | ---: |")
+    print("| settings | new | matcher | entities | Hits@1 | Hits@10 | MRR |")
+    print("| --- | --- | --- | --- | ---: | ---: | ---: |")
     for line in options.settings:
         preset, *settings = line.split()
-        runs = []
-        for seed in range(options.seeds):
-            task = rehearse(whole, seed, options.closed)
+        found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        for seed in range(options.first, options.first + options.seeds):
+            task = rehearse(whole, seed, options.new)
             aligner = Aligner.from_preset(preset, *settings, "training.valid=0", seed=seed)
-            runs.append(aligner.fit(task).evaluate((options.candidates,))[0])
-        for same in zip(*runs, strict=True):
-            first = same[0]
-            if first["direction"] == "left-right" and first["subset"] != "all":
-                means = (
-                    f"{np.mean([row[name] for row in same]):.3f}"
-                    for name in ("hits@1", "hits@10", "mrr")
-                )
-                place = f"`{line}` | {first['matcher']} | {first['subset']}"
-                print(f"| {place} | {' | '.join(means)} |", flush=True)
+            aligner.fit(task)
+            for told in options.told or [None]:
+                name = line if told is None else f"{line} self_training.told={told:g}"
+                read = aligner if told is None else retold(aligner, told)
+                for matcher, subset, row in readings(read, options.candidates):
+                    found.setdefault((name, matcher, subset), []).append(row)
+        for (name, *place), rows in found.items():
+            means = (f"{np.mean([row[metric] for row in rows]):.3f}" for metric in NAMES)
+            print(f"| {' | '.join((f'`{name}`', options.new, *place, *means))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,9 @@ def test_what_was_found_and_how_sure_it_is_come_back(
     assert len(aligner._found) > 0
     assert np.array_equal(loaded._found, aligner._found)
     # Nothing was held out, so nothing is known of confidence.
-    assert set(read_bundle(tmp_path / "bundle").matching) == {"found"}
+    kept = {"found", "sure.left", "sure.right"}
+    assert set(read_bundle(tmp_path / "bundle").matching) == kept
+    assert all(torch.equal(loaded._sure[side], aligner._sure[side]) for side in ("left", "right"))
     assert loaded.match()["confidence"].null_count == loaded.match().num_rows > 0
 
 

@@ -28,6 +28,8 @@ ALIGNERS = {
     "strong": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
                "propagation.width=4", "loss.entities=16"),
     "not induced": ("strong", "model.dim=6", "propagation.weight=0", "distillation.induce=false"),
+    "self-trained": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
+                     "propagation.width=4", "self_training.rounds=1", "self_training.mass=0.05"),
     "propagate": ("propagate", "propagation.dim=8", "propagation.relation_dim=3"),
     "dan": ("tiny", "model.dim=8", "model.hops=one", "model.counterparts=false"),
     "two hops": ("tiny", "model.dim=8", "model.counterparts=false"),
@@ -199,8 +201,9 @@ def test_refreshed_pieces_equal_all_at_once(
     assert add(in_pieces, [("nobody", *later(name)[0][1:])])
 
 
+@pytest.mark.parametrize("which", ["strong", "self-trained"])
 def test_a_refreshed_aligner_is_the_one_of_the_open_world(
-    split: tuple[AlignmentTask, Rows],
+    which: str, split: tuple[AlignmentTask, Rows]
 ) -> None:
     """The same training, told of the new entities by name beforehand, sees them all at once."""
     task, later = split
@@ -214,13 +217,50 @@ def test_a_refreshed_aligner_is_the_one_of_the_open_world(
     )
 
     def make() -> Aligner:
-        return Aligner.from_preset(*ALIGNERS["strong"], *FEW, device="cpu")
+        return Aligner.from_preset(*ALIGNERS[which], *FEW, device="cpu")
 
     grown = make().fit(closed)
     grown.add(later, side="left", refresh=True)
     expected = make().fit(opened)
     for side in ("left", "right"):
         assert torch.allclose(grown.vectors(side), expected.vectors(side), atol=1e-6)
+
+
+def test_who_arrives_has_no_counterpart_yet_and_is_further_from_those_who_have(
+    trained: Callable[[str], Path], later: Callable[[str], Rows]
+) -> None:
+    aligner = load(trained("align self-trained"))
+    assert isinstance(aligner, Aligner)
+    before = set(aligner.task.left.entities)
+    add(aligner, later("align"))
+    weight = aligner.config.self_training.told
+    told = {label: vector[-2:] / weight**0.5 for label, vector in vectors(aligner).items()}
+    new = [told[label] for label in told if label not in before]
+    assert new and all(torch.allclose(x, torch.tensor([-1.0, 0.0]), atol=1e-6) for x in new)
+    linked = aligner.task.left.entities.take(aligner.task.train[:, 0])
+    assert all(torch.allclose(told[x], torch.tensor([1.0, 0.0]), atol=1e-6) for x in linked)
+    others = before - set(linked)
+    assert others and all(-1 < told[x][0] < 1 for x in others)
+
+
+def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
+    trained: Callable[[str], Path], later: Callable[[str], Rows], tmp_path: Path
+) -> None:
+    """Those of earlier versions say nothing of counterparts in their vectors."""
+    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.told=0")
+    today = load(trained("align self-trained"))
+    assert isinstance(today, Aligner)
+    old = Aligner.from_preset(*settings, device="cpu").fit(today.task)
+    old.config = replace(old.config, self_training=today.config.self_training)
+    old.save(tmp_path)
+    loaded = Aligner.load(tmp_path, device="cpu")
+    assert len(loaded._found)
+    width = today.vectors("left").shape[1] - 2
+    for refresh in (False, True):
+        add(loaded, later("align"), refresh=refresh)
+        assert loaded.vectors("left").shape[1] == width
+        lengths = loaded.vectors("left").norm(dim=1)
+        assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-5)
 
 
 def test_a_model_that_was_just_trained_grows_as_one_that_was_loaded(

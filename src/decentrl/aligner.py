@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from decentrl.alignment_state import SIDES, AlignmentState, Side, check_side, merged_graphs
 from decentrl.asking import OTHER
@@ -123,6 +124,7 @@ class Aligner(AlignmentState):
             fitted = fit_alignment(world, task.valid + offset)
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
+        self._sure = {} if fitted.sure is None else _by_side(fitted.sure.cpu(), known.n_left)
         self.history, self.rounds = fitted.history, fitted.rounds
         self.chosen_rounds, self._quality = fitted.chosen, ""
         self._vectors = {"left": vectors[: now.n_left], "right": vectors[now.n_left :]}
@@ -393,6 +395,10 @@ class Aligner(AlignmentState):
                 zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
+
+
+def _by_side(rows: Tensor, n_left: int) -> dict[str, Tensor]:
+    return {"left": rows[:n_left], "right": rows[n_left:]}
 
 
 def _threshold(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.asking import Asking
@@ -56,6 +57,7 @@ class AlignmentState(GrowingModel):
         self._shared: Mapping[str, Tensor] = {}
         self._confidence: Confidence | None = None
         self._found: Ids = np.empty((0, 2), np.int64)
+        self._sure: Mapping[str, Tensor] = {}  # of having a counterpart, where vectors tell
         self._questions: Asking | None = None
 
     @property
@@ -166,6 +168,7 @@ class AlignmentState(GrowingModel):
 
     def _bundle(self) -> Bundle[Config, AlignmentTask]:
         matching = {"found": torch.from_numpy(self._found)}
+        matching |= {f"sure.{side}": rows for side, rows in self._sure.items()}
         if self._confidence is not None:
             matching |= self._confidence.to_tensors()
         if self._questions is not None:
@@ -200,6 +203,11 @@ class AlignmentState(GrowingModel):
         matching = dict(bundle.matching)
         if "found" in matching:
             aligner._found = matching.pop("found").numpy()
+        aligner._sure = {s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching}
+        if len(aligner._found) and not aligner._sure:
+            # Runs of earlier versions tell of no counterparts.
+            silent = replace(aligner.config.self_training, told=0.0)
+            aligner.config = replace(aligner.config, self_training=silent)
         aligner._questions = Asking(bundle.config.matching, aligner._known_links, matching)
         if "weights" in matching:
             aligner._confidence = Confidence.from_tensors(matching)
@@ -296,7 +304,10 @@ class AlignmentState(GrowingModel):
         relations = [relations_of(g.triples, len(g.relations)) for g in (task.left, task.right)]
         n_links = len(self._learned_links()) + len(self._found)
         seen, device = np.concatenate(relations), self.device
-        return AlignmentInduction(self.config, self._weights, self._shared, n_links, seen, device)
+        told = self.config.self_training.told if self._sure else 0.0
+        return AlignmentInduction(
+            self.config, self._weights, self._shared, n_links, seen, device, told
+        )
 
     def _encode(
         self, task: AlignmentTask, weights: Mapping[str, Tensor]
@@ -307,13 +318,21 @@ class AlignmentState(GrowingModel):
         world = World(known, now, self.config, self.device)
         final = Pass(world, self._learned_links() + offset, np.empty((0, 2), np.int64))
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            final.restore(self._found + offset, dict(weights))
+            final.restore(self._found + offset, dict(weights), self._sure_now(task))
             memory: dict[str, Tensor] = {}
             vectors = final.vectors("now", memory)
         found = {name: memory.pop(name) for name in SHARED if name in memory}
         for side, rows in (("left", slice(known.n_left)), ("right", slice(known.n_left, None))):
             found |= {f"{side}.{name}": tensor[rows].cpu() for name, tensor in memory.items()}
         return {"left": vectors[: known.n_left], "right": vectors[known.n_left :]}, found
+
+    def _sure_now(self, task: AlignmentTask) -> Tensor | None:
+        """Of all entities there are now; who came later has no counterpart yet."""
+        if not self._sure:
+            return None
+        sizes = len(task.left.entities), len(task.right.entities)
+        rows = zip(self._sure.values(), sizes, strict=True)
+        return torch.cat([F.pad(known, (0, size - len(known))) for known, size in rows])
 
     def _keep(self, memory: Mapping[str, Tensor]) -> None:
         """Memories by side, and those of all; the dictionaries of sides stay the same ones."""

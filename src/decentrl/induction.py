@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -24,6 +25,8 @@ from decentrl.graph.hops import Growth
 from decentrl.graph.relational import PropagationView, RelationalView
 from decentrl.graph.view import GraphView
 from decentrl.nn.alignment import AlignmentModel, join
+from decentrl.nn.counterparts import WIDTH as COUNTERPART
+from decentrl.nn.counterparts import tell_counterparts
 from decentrl.nn.dan import NeighbourAttention, RelationContext
 from decentrl.nn.dropout import at_rest
 from decentrl.nn.given import Given
@@ -222,6 +225,7 @@ class AlignmentInduction(Induction):
             embeddings.
         n_links: how many links the propagation started from.
         seen_relations: of both graphs, the left one's first; triples use these ids.
+        told: how much a vector tells of a counterpart; a new entity has none yet.
     """
 
     def __init__(
@@ -232,9 +236,11 @@ class AlignmentInduction(Induction):
         n_links: int,
         seen_relations: Mask,
         device: torch.device,
+        told: float = 0.0,
     ) -> None:
         super().__init__(seen_relations, device)
         self.config, model, settings = config, config.model, config.propagation
+        self.told = told
         self.model: AlignmentModel | RelationalModel | None = None
         self.widths = {VECTORS: 0}
         self.reach = 0
@@ -269,6 +275,8 @@ class AlignmentInduction(Induction):
             self.widths[VECTORS] += settings.relation_dim * settings.width
             self.widths[PROPAGATION] = (settings.rounds + 1) * settings.dim
             self.reach = max(self.reach, settings.rounds + 1)
+        if told:
+            self.widths[VECTORS] += COUNTERPART
 
     def _made(
         self, part: Neighbourhood, trained: Mask, read: Callable[[str], Tensor]
@@ -309,6 +317,10 @@ class AlignmentInduction(Induction):
             parts = [encoded * (1 - self.weight) ** 0.5 for encoded in parts]
             parts.append(features * self.weight**0.5)
         made[VECTORS] = torch.cat(parts, 1)
+        if self.told:
+            vectors = F.pad(made[VECTORS], (0, COUNTERPART))
+            none = vectors.new_zeros(len(vectors))
+            made[VECTORS] = tell_counterparts(vectors, none, self.told)
         return made
 
     def _attention(

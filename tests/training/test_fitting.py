@@ -18,6 +18,7 @@ from decentrl.config import Config
 from decentrl.errors import InputError
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
+from decentrl.matching.evaluate import apply_matcher
 from decentrl.matching.ranks import Ranks
 from decentrl.nn.relational import RelationalModel
 from decentrl.training import fitting
@@ -109,7 +110,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *mrr: float) -> None:
         self.mrr, self.vectors, self.found = list(mrr), list[Tensor](), [NONE]
-        original = fitting.found_links
+        start = Pass.go_on
 
         def held_out_ranks(vectors: Tensor, *_: object) -> Ranks:
             """As if there were a thousand links, found at once or hardly at all, and each round
@@ -119,12 +120,12 @@ class Scripted:
             lost = torch.arange(1000) >= 1000 * self.mrr[number]
             return Ranks(10**6 * lost.roll(100 * number), torch.ones(1000, dtype=torch.int64))
 
-        def found_links(*arguments: Any) -> Ids:
-            self.found.append(original(*arguments))
-            return self.found[-1]
+        def go_on(training: Pass) -> None:
+            start(training)
+            self.found.append(training.found)
 
         monkeypatch.setattr(fitting, "held_out_ranks", held_out_ranks)
-        monkeypatch.setattr(fitting, "found_links", found_links)
+        monkeypatch.setattr(Pass, "go_on", go_on)
 
 
 # Without validation links.
@@ -195,8 +196,9 @@ def test_the_weights_that_stay_are_those_of_the_chosen_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Scripted(monkeypatch, 0.3, 0.5, 0.4)
-    fitted = fit(configured("training.refit=false", rounds=2), VALID)
-    once = fit(configured(rounds=1))  # held out, a link is as good as none
+    silent = "self_training.told=0"
+    fitted = fit(configured("training.refit=false", silent, rounds=2), VALID)
+    once = fit(configured(silent, rounds=1))  # held out, a link is as good as none
     graph, config = twin_graphs(), configured()
     model = RelationalModel(graph.n_entities, graph.n_relations, config.model, config.distillation)
     model.load_state_dict(fitted.weights)
@@ -311,6 +313,40 @@ def test_a_round_learns_from_the_found_links_too() -> None:
 
 
 # What vectors are.
+
+
+@encoders
+@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
+    config = configured("self_training.told=0.2", "propagation.weight=0.4", encoder=encoder)
+    steps = Pass(world(config, opened=opened), LINKS + OFFSET, NONE)
+    steps.start()
+    steps.go_on()
+    told, untold = steps.vectors("now"), steps.vectors("now", told=False)
+    assert told.shape[1] == untold.shape[1] + 2
+    pool = steps.unlinked(steps.world.seen)
+    known = steps.vectors("known", told=False)
+    scores = apply_matcher(pool.cosine(known), "sinkhorn", config.matching)
+    mass = (scores.block(slice(None)) / config.matching.temperature).exp().numpy()
+    sure = np.zeros(2 * SIZE)
+    sure[pool.left], sure[pool.right] = mass.max(1), mass.max(0)
+    sure = sure.clip(max=1)
+    sure[LINKS + OFFSET] = 1
+    there = (np.arange(2 * SIZE) % SIZE < SEEN + 2 * opened).astype(float)
+    angle = torch.from_numpy(np.arccos(2 * sure - 1))
+    alike = (angle[:, None] - angle).cos() * torch.from_numpy(np.outer(there, there))
+    expected = 0.8 * untold.double() @ untold.double().T + 0.2 * alike
+    torch.testing.assert_close(told.double() @ told.double().T, expected, rtol=0, atol=1e-5)
+
+
+def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
+    found = [
+        fit(configured("training.epochs=0", f"self_training.told={told}", encoder="none", rounds=3))
+        for told in (0, 0.4)
+    ]
+    assert len(found[0].found)
+    assert np.array_equal(found[0].found, found[1].found)
+    assert not torch.equal(found[0].vectors, found[1].vectors[:, :-2])
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])

@@ -17,6 +17,8 @@ RESULTS_VERSION = 1
 no run counts as done any more."""
 DECODER_VERSIONS = {"transe": 2, "rotate": 2, "conve": 2}
 """The same for runs under one decoder. 2: entities without a vector are ranked last."""
+SELF_TRAINING_VERSION = 2
+"""The same for self-trained runs. 2: vectors tell who has found a counterpart."""
 
 PUBLISHED_SPLIT = 0.2
 """The share of unseen entities in the published open-world splits; they are those of seed 0."""
@@ -59,10 +61,12 @@ class Run:
     @property
     def version(self) -> int:
         """Of the code that its numbers come from."""
-        own = self.config() if self.job == "prediction" else None
-        if not isinstance(own, PredictionConfig):
-            return RESULTS_VERSION
-        return RESULTS_VERSION + DECODER_VERSIONS.get(own.decoder.name, 1) - 1
+        own = None if self.job == "data" else self.config()
+        if isinstance(own, PredictionConfig):
+            return RESULTS_VERSION + DECODER_VERSIONS.get(own.decoder.name, 1) - 1
+        if isinstance(own, Config) and own.self_training.rounds:
+            return RESULTS_VERSION + SELF_TRAINING_VERSION - 1
+        return RESULTS_VERSION
 
     @property
     def name(self) -> str:

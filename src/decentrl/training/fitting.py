@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import Config
@@ -29,6 +30,8 @@ from decentrl.matching.ranks import Ranks
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.nn.baselines.centralised import CentralisedModel
 from decentrl.nn.baselines.translational import TranslationalModel
+from decentrl.nn.counterparts import WIDTH as COUNTERPART
+from decentrl.nn.counterparts import tell_counterparts
 from decentrl.nn.propagation import SeedPropagation, same_relations
 from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
 from decentrl.training.alignment import AlignmentObjective
@@ -38,6 +41,7 @@ from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
 from decentrl.training.translational import TranslationalObjective
 from decentrl.training.unlinked import (
+    Matched,
     Unlinked,
     found_links,
     held_out_ranks,
@@ -62,6 +66,7 @@ class Fitted:
         rounds: validation metrics of every round that was tried; round 0 is without self-training.
         chosen: how many rounds of self-training the vectors have had.
         found: the links that self-training added, int64[n, 2] in merged ids.
+        sure: how sure every entity can be of having a counterpart, where vectors tell of it.
         confidence: None without validation links.
     """
 
@@ -71,6 +76,7 @@ class Fitted:
     rounds: list[dict[str, float]]
     chosen: int
     found: Ids
+    sure: Tensor | None
     confidence: Confidence | None
 
 
@@ -141,6 +147,8 @@ class Pass:
         self.world, self.links, self.valid, self.name = world, links, valid, name
         self.views = world.views(links) if world.config.model.encoder != "none" else {}
         self.found = np.empty((0, 2), np.int64)
+        self._matched: Matched | None = None
+        self._sure: Tensor | None = None
         self.round = 0
         self.model: Model | None = None
 
@@ -162,22 +170,42 @@ class Pass:
 
     def go_on(self) -> None:
         """One round of self-training: links found among the unlinked entities count as known."""
-        world, settings = self.world, self.world.config.self_training
-        pool = self.unlinked(world.seen)
-        matching = world.config.matching
-        self.found = found_links(self.vectors("known"), pool, settings.mass, matching)
+        world = self.world
+        self.found = self.matched().links
+        self._matched = self._sure = None
         self.round += 1
         torch.manual_seed(_mixed(world.config.seed, self.round))
-        self._train(settings.epochs)
+        self._train(world.config.self_training.epochs)
+
+    def matched(self) -> Matched:
+        """What the unlinked entities find now; nobody is told what was found before."""
+        if self._matched is None:
+            config = self.world.config
+            vectors, pool = self.vectors("known", told=False), self.unlinked(self.world.seen)
+            self._matched = found_links(vectors, pool, config.self_training.mass, config.matching)
+        return self._matched
+
+    def sure(self) -> Tensor | None:
+        """How sure every entity can be of having a counterpart; None if vectors do not tell."""
+        if not len(self.found) or not self.world.config.self_training.told:
+            return None
+        if self._sure is None:
+            self._sure = self.matched().sure.clone()
+            self._sure[torch.from_numpy(self.links.reshape(-1)).to(self._sure.device)] = 1.0
+        return self._sure
 
     def state(self) -> tuple[Ids, dict[str, Tensor]]:
         """The links found so far, and a copy of the weights."""
         weights = {} if self.model is None else self.model.state_dict()
         return self.found, {name: tensor.clone() for name, tensor in weights.items()}
 
-    def restore(self, found: Ids, weights: dict[str, Tensor]) -> None:
-        """Go back to a :meth:`state`, also to one that another process has left."""
-        self.found = found
+    def restore(self, found: Ids, weights: dict[str, Tensor], sure: Tensor | None = None) -> None:
+        """Go back to a :meth:`state`, also to one that another process has left.
+
+        Args:
+            sure: as it was then; found out again if it is not given.
+        """
+        self.found, self._matched, self._sure = found, None, sure
         if self.model is None:
             self.model = self._new_model()
         if self.model is not None:
@@ -191,15 +219,22 @@ class Pass:
             return unlinked
         return Unlinked(np.intersect1d(unlinked.left, among), np.intersect1d(unlinked.right, among))
 
-    def vectors(self, when: str, memory: dict[str, Tensor] | None = None) -> Tensor:
+    def vectors(
+        self, when: str, memory: dict[str, Tensor] | None = None, told: bool = True
+    ) -> Tensor:
         """Every entity's vector over the ``known`` graph or the one there is ``now``.
 
         Args:
+            told: with who has found a counterpart, if any have.
             memory: gets what entities that come later will read of all others: the encoder's
                 ``states`` and ``inputs`` and ``propagation`` (a row an entity each), the
                 ``relations`` of that, and the mean ``length`` of trained inputs.
         """
-        vectors = self._vectors(when, memory)
+        sure = self.sure() if told else None
+        vectors = self._vectors(when, memory, 0 if sure is None else COUNTERPART)
+        if sure is not None:
+            weight = self.world.config.self_training.told
+            tell_counterparts(vectors, sure.to(vectors), weight)
         if not vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
         return vectors
@@ -222,19 +257,22 @@ class Pass:
             memory["length"] = mean_length(inputs[self.views[when].seen]).reshape(1)
         return unit_rows(states)
 
-    def _vectors(self, when: str, memory: dict[str, Tensor] | None) -> Tensor:
+    def _vectors(self, when: str, memory: dict[str, Tensor] | None, more: int) -> Tensor:
+        """Both views of every entity, and room for so many coordinates more."""
         settings = self.world.config.propagation
         encoded = self._encoded(when, memory)
         if encoded is not None and not settings.weight:
-            return encoded
+            return F.pad(encoded, (0, more)) if more else encoded
         propagation = self.propagation(when)
         if memory is not None:
             memory["propagation"] = propagation.entities
             memory["relations"] = propagation.relations
         width = 0 if encoded is None else encoded.shape[1]
         features = settings.relation_dim * settings.width
-        vectors = propagation.entities.new_empty(len(propagation.entities), width + features)
-        part = propagation.features(settings.relation_dim, settings.width, vectors[:, width:])
+        size = len(propagation.entities), width + features + more
+        vectors = propagation.entities.new_empty(size)
+        place = vectors[:, width : width + features]
+        part = propagation.features(settings.relation_dim, settings.width, place)
         if encoded is not None:
             # So the cosine is the weighted mean of the two views' cosines.
             part.mul_(settings.weight**0.5)
@@ -328,9 +366,9 @@ def fit_alignment(world: World, valid: Ids) -> Fitted:
             final.start()
             for _ in range(chosen):
                 final.go_on()
-    vectors = final.vectors("now")
+    vectors, sure = final.vectors("now"), final.sure()
     weights = {} if final.model is None else final.model.state_dict()
-    return Fitted(vectors, weights, world.history, rounds, chosen, final.found, confidence)
+    return Fitted(vectors, weights, world.history, rounds, chosen, final.found, sure, confidence)
 
 
 def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +54,19 @@ class Unlinked:
         return rows, torch.from_numpy(np.searchsorted(self.right, links[:, 1])).to(device)
 
 
+class Matched(NamedTuple):
+    """What unlinked entities have found among each other.
+
+    Attributes:
+        links: pairs that are each other's best, int64[n, 2].
+        sure: how sure an entity can be of having a counterpart: the mass of its best pair, mutual
+            or not, float[n_entities]; 0 for those outside.
+    """
+
+    links: Ids
+    sure: Tensor
+
+
 def held_out_ranks(
     vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
 ) -> Ranks:
@@ -79,17 +93,23 @@ def worth_keeping(now: Ranks, best: Ranks) -> bool:
     return bool(lost.mean() < error or lost.mean() < 0)
 
 
-def found_links(vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig) -> Ids:
-    """Pairs that are each other's best under Sinkhorn with at least ``mass``: int64[n, 2]."""
+def found_links(
+    vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig
+) -> Matched:
+    """Pairs that are each other's best under Sinkhorn with at least ``mass``."""
+    everybody = vectors.new_zeros(len(vectors))
     if not len(unlinked.left) or not len(unlinked.right):
-        return np.empty((0, 2), np.int64)
+        return Matched(np.empty((0, 2), np.int64), everybody)
     scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
     pairs = top_pairs(scores, 1)
     columns = mutual_nearest(pairs)
-    best = pairs.best(1)[0][:, 0]
-    sure = (columns >= 0) & ((best / config.temperature).exp() >= mass)
+    for side, seen in ((unlinked.left, pairs), (unlinked.right, pairs.T)):
+        best = (seen.best(1)[0][:, 0] / config.temperature).exp()
+        everybody[_on(side, vectors)] = best
+    sure = (columns >= 0) & (everybody[_on(unlinked.left, vectors)] >= mass)
     left = unlinked.left[sure.nonzero()[:, 0].cpu().numpy()]
-    return np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
+    links = np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
+    return Matched(links, everybody.clamp(max=1))
 
 
 def learn_confidence(
