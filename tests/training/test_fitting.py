@@ -318,19 +318,22 @@ def test_a_round_learns_from_the_found_links_too() -> None:
 @encoders
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
 def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
+    """By what known links alone say of it, before anything was found."""
     config = configured("self_training.told=0.2", "propagation.weight=0.4", encoder=encoder)
     steps = Pass(world(config, opened=opened), LINKS + OFFSET, NONE)
     steps.start()
+    before = steps.vectors("known")
+    assert steps.sure is None
+    steps.go_on()
     steps.go_on()
     told, untold = steps.vectors("now"), steps.vectors("now", told=False)
     assert told.shape[1] == untold.shape[1] + 2
     pool = steps.unlinked(steps.world.seen)
-    known = steps.vectors("known", told=False)
-    scores = apply_matcher(pool.cosine(known), "sinkhorn", config.matching)
+    scores = apply_matcher(pool.cosine(before), "sinkhorn", config.matching)
     mass = (scores.block(slice(None)) / config.matching.temperature).exp().numpy()
     sure = np.zeros(2 * SIZE)
     sure[pool.left], sure[pool.right] = mass.max(1), mass.max(0)
-    sure = sure.clip(max=1)
+    sure = sure.clip(max=1) ** 2
     sure[LINKS + OFFSET] = 1
     there = (np.arange(2 * SIZE) % SIZE < SEEN + 2 * opened).astype(float)
     angle = torch.from_numpy(np.arccos(2 * sure - 1))

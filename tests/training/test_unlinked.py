@@ -157,7 +157,7 @@ def test_found_links_are_mutual_bests_with_enough_mass(
     vectors = F.normalize(torch.from_numpy(random.standard_normal((40, 4))), dim=1)
     left = np.sort(random.choice(20, n, replace=False))
     right = np.sort(20 + random.choice(20, m, replace=False))
-    found, sure = found_links(vectors, Unlinked(left, right), mass, config)
+    found, best = found_links(vectors, Unlinked(left, right), mass, config)
 
     share = dense_mass((vectors[left] @ vectors[right].T).numpy(), config)
     expected = [
@@ -169,7 +169,7 @@ def test_found_links_are_mutual_bests_with_enough_mass(
     assert found.dtype == np.int64
     everybody = np.zeros(40)
     everybody[left], everybody[right] = share.max(1), share.max(0)
-    np.testing.assert_allclose(sure, everybody.clip(max=1), atol=1e-6)
+    np.testing.assert_allclose(best, everybody.clip(max=1), atol=1e-6)
 
 
 def test_more_mass_is_asked_fewer_links_are_found_and_nobody_is_in_two() -> None:
@@ -203,9 +203,9 @@ def test_the_twins_that_are_found_are_mostly_twins() -> None:
     ids=["no-left", "no-right", "neither"],
 )
 def test_where_a_side_is_all_taken_nothing_is_found(pool: Unlinked) -> None:
-    links, sure = found_links(noisy_twins(3, 0.1), pool, 0.3, MatchingConfig())
+    links, best = found_links(noisy_twins(3, 0.1), pool, 0.3, MatchingConfig())
     assert links.shape == (0, 2)
-    assert not sure.any()
+    assert not best.any()
 
 
 # How surely.

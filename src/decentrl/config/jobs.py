@@ -160,8 +160,8 @@ class SelfTrainingConfig:
     )
     epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
     told: float = setting(
-        0.03,
-        "share of a cosine that tells who has found a counterpart already; 0: none",
+        0.02,
+        "share of a cosine that tells who has a counterpart already; 0: none",
         at_least=0,
         at_most=0.5,
     )

@@ -41,7 +41,6 @@ from decentrl.training.loop import Row, train
 from decentrl.training.relational import RelationalObjective
 from decentrl.training.translational import TranslationalObjective
 from decentrl.training.unlinked import (
-    Matched,
     Unlinked,
     found_links,
     held_out_ranks,
@@ -147,8 +146,7 @@ class Pass:
         self.world, self.links, self.valid, self.name = world, links, valid, name
         self.views = world.views(links) if world.config.model.encoder != "none" else {}
         self.found = np.empty((0, 2), np.int64)
-        self._matched: Matched | None = None
-        self._sure: Tensor | None = None
+        self.sure: Tensor | None = None
         self.round = 0
         self.model: Model | None = None
 
@@ -170,42 +168,27 @@ class Pass:
 
     def go_on(self) -> None:
         """One round of self-training: links found among the unlinked entities count as known."""
-        world = self.world
-        self.found = self.matched().links
-        self._matched = self._sure = None
+        world, settings = self.world, self.world.config.self_training
+        pool = self.unlinked(world.seen)
+        vectors = self.vectors("known", told=False)  # who was matched wrongly is free again
+        matched = found_links(vectors, pool, settings.mass, world.config.matching)
+        self.found = matched.links
+        if self.sure is None:
+            # Known links alone tell who has a counterpart: later rounds believe what was found.
+            self.sure = matched.mass**2
+            self.sure[torch.from_numpy(self.links.reshape(-1)).to(self.sure.device)] = 1.0
         self.round += 1
         torch.manual_seed(_mixed(world.config.seed, self.round))
-        self._train(world.config.self_training.epochs)
+        self._train(settings.epochs)
 
-    def matched(self) -> Matched:
-        """What the unlinked entities find now; nobody is told what was found before."""
-        if self._matched is None:
-            config = self.world.config
-            vectors, pool = self.vectors("known", told=False), self.unlinked(self.world.seen)
-            self._matched = found_links(vectors, pool, config.self_training.mass, config.matching)
-        return self._matched
-
-    def sure(self) -> Tensor | None:
-        """How sure every entity can be of having a counterpart; None if vectors do not tell."""
-        if not len(self.found) or not self.world.config.self_training.told:
-            return None
-        if self._sure is None:
-            self._sure = self.matched().sure.clone()
-            self._sure[torch.from_numpy(self.links.reshape(-1)).to(self._sure.device)] = 1.0
-        return self._sure
-
-    def state(self) -> tuple[Ids, dict[str, Tensor]]:
-        """The links found so far, and a copy of the weights."""
+    def state(self) -> tuple[Ids, dict[str, Tensor], Tensor | None]:
+        """The links found so far, a copy of the weights, and who can be sure of a counterpart."""
         weights = {} if self.model is None else self.model.state_dict()
-        return self.found, {name: tensor.clone() for name, tensor in weights.items()}
+        return self.found, {name: tensor.clone() for name, tensor in weights.items()}, self.sure
 
-    def restore(self, found: Ids, weights: dict[str, Tensor], sure: Tensor | None = None) -> None:
-        """Go back to a :meth:`state`, also to one that another process has left.
-
-        Args:
-            sure: as it was then; found out again if it is not given.
-        """
-        self.found, self._matched, self._sure = found, None, sure
+    def restore(self, found: Ids, weights: dict[str, Tensor], sure: Tensor | None) -> None:
+        """Go back to a :meth:`state`, also to one that another process has left."""
+        self.found, self.sure = found, sure
         if self.model is None:
             self.model = self._new_model()
         if self.model is not None:
@@ -225,15 +208,15 @@ class Pass:
         """Every entity's vector over the ``known`` graph or the one there is ``now``.
 
         Args:
-            told: with who has found a counterpart, if any have.
+            told: with who has a counterpart, if any were found.
             memory: gets what entities that come later will read of all others: the encoder's
                 ``states`` and ``inputs`` and ``propagation`` (a row an entity each), the
                 ``relations`` of that, and the mean ``length`` of trained inputs.
         """
-        sure = self.sure() if told else None
+        weight = self.world.config.self_training.told
+        sure = self.sure if told and weight and len(self.found) else None
         vectors = self._vectors(when, memory, 0 if sure is None else COUNTERPART)
         if sure is not None:
-            weight = self.world.config.self_training.told
             tell_counterparts(vectors, sure.to(vectors), weight)
         if not vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
@@ -366,8 +349,9 @@ def fit_alignment(world: World, valid: Ids) -> Fitted:
             final.start()
             for _ in range(chosen):
                 final.go_on()
-    vectors, sure = final.vectors("now"), final.sure()
+    vectors = final.vectors("now")
     weights = {} if final.model is None else final.model.state_dict()
+    sure = final.sure if config.self_training.told and len(final.found) else None
     return Fitted(vectors, weights, world.history, rounds, chosen, final.found, sure, confidence)
 
 

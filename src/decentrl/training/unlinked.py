@@ -59,12 +59,11 @@ class Matched(NamedTuple):
 
     Attributes:
         links: pairs that are each other's best, int64[n, 2].
-        sure: how sure an entity can be of having a counterpart: the mass of its best pair, mutual
-            or not, float[n_entities]; 0 for those outside.
+        mass: of every entity's best pair, mutual or not, float[n_entities]; 0 for those outside.
     """
 
     links: Ids
-    sure: Tensor
+    mass: Tensor
 
 
 def held_out_ranks(
