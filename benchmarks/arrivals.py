@@ -1,7 +1,7 @@
 """The open world rehearsed before anything has arrived.
 
     DECENTRL_DATA=... python benchmarks/arrivals.py "quick" "quick distillation.induce=false" ...
-                      [--dataset dbp15k/zh-en] [--seeds 1] [--first 0] [--new both]
+                      [--dataset dbp15k/zh-en] [--seeds 1] [--jobs 1] [--new both left]
                       [--candidates test] [--told 0 0.01 0.03]
 
 A fifth of the training links is held out; the entities of half of these are made new: their triples
@@ -20,7 +20,9 @@ self_training.told.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +36,8 @@ from decentrl.training.unlinked import Unlinked, held_out_ranks
 
 SIDES = {"both": (0, 1), "left": (0,), "right": (1,), "neither": ()}
 NAMES = ("hits@1", "hits@10", "mrr")
+Job = tuple[str, str, int, argparse.Namespace]
+Readings = dict[tuple[str, str, str, str], list[float]]
 
 
 def rehearse(task: AlignmentTask, seed: int, new: str = "both") -> AlignmentTask:
@@ -90,35 +94,49 @@ def retold(aligner: Aligner, told: float) -> Aligner:
     return aligner
 
 
+def played(job: Job) -> Readings:
+    """One training with one seed: readings by settings, who is new, matcher and entities."""
+    line, new, seed, options = job
+    whole = load_dataset(options.dataset)
+    assert isinstance(whole, AlignmentTask)
+    preset, *settings = line.split()
+    aligner = Aligner.from_preset(preset, *settings, "training.valid=0", seed=seed)
+    aligner.fit(rehearse(whole, seed, new))
+    found: Readings = {}
+    for told in options.told or [None]:
+        name = line if told is None else f"{line} self_training.told={told:g}"
+        read = aligner if told is None else retold(aligner, told)
+        for matcher, subset, row in readings(read, options.candidates):
+            found[name, new, matcher, subset] = [row[metric] for metric in NAMES]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", nargs="+")
     parser.add_argument("--dataset", default="dbp15k/zh-en")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--new", choices=SIDES, default="both")
+    parser.add_argument("--new", choices=SIDES, nargs="+", default=["both"])
     parser.add_argument("--told", type=float, nargs="+", default=[])
     parser.add_argument("--candidates", choices=("test", "all", "unlinked"), default="test")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    whole = load_dataset(options.dataset)
-    assert isinstance(whole, AlignmentTask)
+    jobs = [
+        (line, new, seed, options)
+        for line in options.settings for new in options.new for seed in range(options.seeds)
+    ]  # fmt: skip
     print("| settings | new | matcher | entities | Hits@1 | Hits@10 | MRR |")
     print("| --- | --- | --- | --- | ---: | ---: | ---: |")
-    for line in options.settings:
-        preset, *settings = line.split()
-        found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-        for seed in range(options.first, options.first + options.seeds):
-            task = rehearse(whole, seed, options.new)
-            aligner = Aligner.from_preset(preset, *settings, "training.valid=0", seed=seed)
-            aligner.fit(task)
-            for told in options.told or [None]:
-                name = line if told is None else f"{line} self_training.told={told:g}"
-                read = aligner if told is None else retold(aligner, told)
-                for matcher, subset, row in readings(read, options.candidates):
-                    found.setdefault((name, matcher, subset), []).append(row)
-        for (name, *place), rows in found.items():
-            means = (f"{np.mean([row[metric] for row in rows]):.3f}" for metric in NAMES)
-            print(f"| {' | '.join((f'`{name}`', options.new, *place, *means))} |", flush=True)
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        seeds: list[Readings] = []
+        for found in pool.map(played, jobs) if options.jobs > 1 else map(played, jobs):
+            seeds.append(found)
+            if len(seeds) == options.seeds:
+                for place in found:
+                    means = np.mean([one[place] for one in seeds], axis=0)
+                    cells = (f"`{place[0]}`", *place[1:], *(f"{mean:.3f}" for mean in means))
+                    print(f"| {' | '.join(cells)} |", flush=True)
+                seeds = []
 
 
 if __name__ == "__main__":
