@@ -66,6 +66,19 @@ def triple(results: list[Result], **where: str) -> str:
     return " / ".join("{:.3f} ± {:.3f}".format(*cell(results, name, **where)) for name in NAMES)
 
 
+def lost(store: Store, variant: str, pair: str, seeds: range, **at: str) -> str:
+    closed, opened = (store.results(runs_of(variant, pair, w, seeds)) for w in (False, True))
+    if not closed or not opened:
+        return "–"
+    known, unknown, later, before = (
+        100 * cell(results, "hits@1", subset=subset, **at)[0]
+        for results, subset in (
+            (opened, "known"), (opened, "unknown"), (opened, "all"), (closed, "all")
+        )
+    )  # fmt: skip
+    return f"{round(before - later, 1) + 0.0} / {round(known - unknown, 1) + 0.0}"
+
+
 def tables(variants: list[str], pairs: list[str], store: Store, seeds: range) -> None:
     line = f"| --- |{' --- |' * len(pairs)}"
 
@@ -91,6 +104,15 @@ def tables(variants: list[str], pairs: list[str], store: Store, seeds: range) ->
             for subset in ("known", "unknown") if world else ():
                 numbers = row(variant, world, subset=subset, **at)
                 print(f"| `{variant}`, {subset} entities | {numbers} |")
+    print(
+        "\n**What arriving later costs**, points of Hits@1: closed − open world / known − unknown\n"
+    )
+    print(f"| | matcher | {' | '.join(pair.upper() for pair in pairs)} |\n| --- {line}")
+    for variant in variants:
+        for matcher in ("csls", "sinkhorn"):
+            at = {"direction": "left-right", "candidates": "test", "matcher": matcher}
+            cells = [lost(store, variant, pair, seeds, **at) for pair in pairs]
+            print(f"| `{variant}` | {matcher} | {' | '.join(cells)} |")
     for world in (False, True):
         print(
             f"\n**{'Open' if world else 'Closed'} world, other readings**, Hits@1 / Hits@10 / MRR\n"

@@ -160,7 +160,7 @@ class SelfTrainingConfig:
     )
     epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
     told: float = setting(
-        0.02,
+        0.04,
         "share of a cosine that tells who has a counterpart already; 0: none",
         at_least=0,
         at_most=0.5,
