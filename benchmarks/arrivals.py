@@ -71,6 +71,7 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
         return
     task, vectors = aligner.task, [aligner.vectors(side) for side in ("left", "right")]
     assert task.unknown is not None
+    assert all(v[e].any(1).all() for v, e in zip(vectors, task.test.T, strict=True))
     n_left = len(vectors[0])
     both = torch.cat(vectors)
     offset = np.array([0, n_left])
@@ -87,6 +88,7 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
 
 def retold(aligner: Aligner, told: float) -> Aligner:
     """The same training with another self_training.told."""
+    assert aligner._sure, "settings with self_training.rounds, and told not 0"
     config = replace(aligner.config.self_training, told=told)
     aligner.config = replace(aligner.config, self_training=config)
     aligner._vectors = aligner._encode(aligner.task, aligner._weights)[0]

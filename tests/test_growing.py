@@ -245,6 +245,24 @@ def test_who_arrives_has_no_counterpart_yet_and_is_further_from_those_who_have(
     assert all(-1 < told[x][0] < 1 for x in others)
 
 
+def test_trained_again_who_had_no_counterpart_is_not_given_one_by_what_was_found(
+    trained: Callable[[str], Path], later: Callable[[str], Rows]
+) -> None:
+    """The encoder that a refit starts from believes the links that self-training has found."""
+    aligner = load(trained("align self-trained"))
+    assert isinstance(aligner, Aligner)
+    add(aligner, later("align"))
+    before = aligner._sure
+    again = aligner.refit(share=1.0)
+    for side, sure in before.items():
+        assert torch.equal(again._sure[side][: len(sure)], sure)
+    assert len(again._sure["left"]) == len(before["left"]) + len(LATER)
+    again.config = replace(
+        again.config, self_training=replace(again.config.self_training, rounds=0)
+    )
+    assert again.refit(share=1.0)._sure == {}
+
+
 def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
     trained: Callable[[str], Path], later: Callable[[str], Rows], tmp_path: Path
 ) -> None:

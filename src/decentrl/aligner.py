@@ -118,6 +118,7 @@ class Aligner(AlignmentState):
             resume=resume,
             on_epoch=on_epoch,
             warm=None if start is None else start._warm(task),
+            sure=None if start is None else start._sure_now(task, later=-1.0),
         )
         offset = np.array([0, known.n_left])
         with torch.random.fork_rng(devices=cuda_devices(self.device)):

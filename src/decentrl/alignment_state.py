@@ -204,10 +204,6 @@ class AlignmentState(GrowingModel):
         if "found" in matching:
             aligner._found = matching.pop("found").numpy()
         aligner._sure = {s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching}
-        if len(aligner._found) and not aligner._sure:
-            # Runs of earlier versions tell of no counterparts.
-            silent = replace(aligner.config.self_training, told=0.0)
-            aligner.config = replace(aligner.config, self_training=silent)
         aligner._questions = Asking(bundle.config.matching, aligner._known_links, matching)
         if "weights" in matching:
             aligner._confidence = Confidence.from_tensors(matching)
@@ -326,13 +322,18 @@ class AlignmentState(GrowingModel):
             found |= {f"{side}.{name}": tensor[rows].cpu() for name, tensor in memory.items()}
         return {"left": vectors[: known.n_left], "right": vectors[known.n_left :]}, found
 
-    def _sure_now(self, task: AlignmentTask) -> Tensor | None:
-        """Of all entities there are now; who came later has no counterpart yet."""
+    def _sure_now(self, task: AlignmentTask, later: float = 0.0) -> Tensor | None:
+        """Of all entities there are now; who came later has no counterpart yet.
+
+        None where vectors do not tell, as in runs of earlier versions.
+        """
         if not self._sure:
             return None
         sizes = len(task.left.entities), len(task.right.entities)
         rows = zip(self._sure.values(), sizes, strict=True)
-        return torch.cat([F.pad(known, (0, size - len(known))) for known, size in rows])
+        return torch.cat(
+            [F.pad(known, (0, size - len(known)), value=later) for known, size in rows]
+        )
 
     def _keep(self, memory: Mapping[str, Tensor]) -> None:
         """Memories by side, and those of all; the dictionaries of sides stay the same ones."""

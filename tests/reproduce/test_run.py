@@ -54,6 +54,22 @@ def test_a_version_of_a_decoder_makes_its_runs_new_and_no_others(
     module._key.cache_clear()
 
 
+def test_a_version_of_self_training_makes_its_runs_new_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    self_trained = replace(RUN, settings=("self_training.rounds=1",))
+
+    def keys() -> list[str]:
+        module._key.cache_clear()
+        return [run.key for run in (self_trained, RUN, Run("prediction", "wn18", "strong"))]
+
+    before = keys()
+    monkeypatch.setattr(module, "SELF_TRAINING_VERSION", 99)
+    after = keys()
+    assert [x == y for x, y in zip(before, after, strict=True)] == [False, True, True]
+    module._key.cache_clear()
+
+
 def test_the_same_settings_said_otherwise_are_the_same_run() -> None:
     assert replace(RUN, settings=("model.dim=64", "model.layers=4")).key == RUN.key
     assert replace(RUN, settings=("model.dim=7", "model.dim=64")).key == RUN.key

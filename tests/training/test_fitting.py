@@ -334,7 +334,7 @@ def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, ope
     sure = np.zeros(2 * SIZE)
     sure[pool.left], sure[pool.right] = mass.max(1), mass.max(0)
     sure = sure.clip(max=1) ** 2
-    sure[LINKS + OFFSET] = 1
+    sure[np.intersect1d(LINKS + OFFSET, steps.world.seen)] = 1
     there = (np.arange(2 * SIZE) % SIZE < SEEN + 2 * opened).astype(float)
     angle = torch.from_numpy(np.arccos(2 * sure - 1))
     alike = (angle[:, None] - angle).cos() * torch.from_numpy(np.outer(there, there))
@@ -343,13 +343,31 @@ def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, ope
 
 
 def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
+    few = "self_training.mass=0.9"
     found = [
-        fit(configured("training.epochs=0", f"self_training.told={told}", encoder="none", rounds=3))
-        for told in (0, 0.4)
+        fit(configured(few, f"self_training.told={told}", encoder="none", rounds=3)).found
+        for told in (0, 0.5)
     ]
-    assert len(found[0].found)
-    assert np.array_equal(found[0].found, found[1].found)
-    assert not torch.equal(found[0].vectors, found[1].vectors[:, :-2])
+    assert len(found[0])
+    assert np.array_equal(*found)
+
+
+def test_where_nothing_is_found_nothing_is_told() -> None:
+    fitted = fit(configured("self_training.mass=1", rounds=1))
+    assert not len(fitted.found)
+    assert fitted.sure is None
+    assert fitted.vectors.shape[1] == fit(configured()).vectors.shape[1]
+
+
+def test_what_was_known_of_counterparts_before_counts_and_who_came_since_is_judged_now() -> None:
+    sure = torch.full((2 * SIZE,), 0.25)
+    new = [12, SIZE + 12]
+    sure[new] = -1.0
+    first, again = fit(configured(rounds=1)), fit(configured(rounds=1), sure=sure)
+    expected = torch.full_like(sure, 0.25)
+    expected[torch.from_numpy(LINKS + OFFSET)] = 1.0
+    expected[new] = first.sure[new]
+    torch.testing.assert_close(again.sure, expected)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])

@@ -79,7 +79,6 @@ def _align(run: Run, task: AlignmentTask, device: str) -> Facts:
         "degrees": by_degree(task, ranks["csls"]),
         "convergence": convergence(aligner.history, "valid_hits@1"),
         "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
-        "confidence": aligner.confidence(),
     }
     if config.model.encoder == "dan" and not task.open_world:
         facts["layers"] = by_layer(aligner)

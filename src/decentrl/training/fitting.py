@@ -87,6 +87,8 @@ class World:
         known: the graph and links known in training.
         now: the graph that vectors are asked of; more may have arrived.
         warm: weights to start from, instead of random ones.
+        sure: how sure entities could be of a counterpart when these were trained; negative for
+            those that have come since.
     """
 
     known: MergedGraph
@@ -97,6 +99,7 @@ class World:
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
     warm: Mapping[str, Tensor] | None = None
+    sure: Tensor | None = None
     history: list[Row] = field(default_factory=list)
 
     @cached_property
@@ -174,12 +177,24 @@ class Pass:
         matched = found_links(vectors, pool, settings.mass, world.config.matching)
         self.found = matched.links
         if self.sure is None:
-            # Known links alone tell who has a counterpart: later rounds believe what was found.
-            self.sure = matched.mass**2
-            self.sure[torch.from_numpy(self.links.reshape(-1)).to(self.sure.device)] = 1.0
+            self.sure = self._sureness(matched.mass)
         self.round += 1
         torch.manual_seed(_mixed(world.config.seed, self.round))
         self._train(settings.epochs)
+
+    def _sureness(self, mass: Tensor) -> Tensor:
+        """How sure entities can be of a counterpart, by the masses before anything was found.
+
+        Later rounds believe what was found, and so does an encoder that has learned from it
+        before: of whom it was known then, that counts.
+        """
+        world, sure = self.world, mass**2
+        if world.sure is not None:
+            before = world.sure.to(sure)
+            sure = torch.where(before >= 0, before, sure)
+        linked = np.intersect1d(self.links, world.seen)
+        sure[torch.from_numpy(linked).to(sure.device)] = 1.0
+        return sure
 
     def state(self) -> tuple[Ids, dict[str, Tensor], Tensor | None]:
         """The links found so far, a copy of the weights, and who can be sure of a counterpart."""
