@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
-from decentrl.reproduce.execute import execute
+from decentrl.reproduce.execute import do_missing
 from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
 from decentrl.reproduce.store import Result, Store
 
@@ -146,14 +146,7 @@ def main() -> None:
         for variant in options.variants for world in (False, True) for pair in options.pairs
         for run in runs_of(variant, pair, world, seeds)
     ]  # fmt: skip
-    missing = sorted((run for run in runs if not store.has(run)), key=lambda run: run.seed)
-    failed = []
-    if missing and not options.print:
-        outcome = execute(
-            missing, store, jobs=options.jobs,
-            report=lambda run, problem, *_: print(run.name, problem, file=sys.stderr, flush=True),
-        )  # fmt: skip
-        failed = outcome.failed
+    failed = [] if options.print else do_missing(runs, store, options.jobs)
     tables(options.variants, options.pairs, store, seeds)
     sys.exit(bool(failed))
 

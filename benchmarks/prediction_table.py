@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
-from decentrl.reproduce.execute import execute
+from decentrl.reproduce.execute import do_missing
 from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
 from decentrl.reproduce.store import Result, Store
 
@@ -122,14 +122,7 @@ def main() -> None:
             parser.error(f"no row {name!r}; there are: {', '.join(ROWS)}")
     store = Store(options.output)
     runs = [run for name in names for run in runs_of(name, options.seeds)]
-    missing = sorted((run for run in runs if not store.has(run)), key=lambda run: run.seed)
-    failed = []
-    if missing and not options.print:
-        outcome = execute(
-            missing, store, jobs=options.jobs,
-            report=lambda run, problem, *_: print(run.name, problem, file=sys.stderr, flush=True),
-        )  # fmt: skip
-        failed = outcome.failed
+    failed = [] if options.print else do_missing(runs, store, options.jobs)
     tables(names, store, options.seeds)
     sys.exit(bool(failed))
 

@@ -11,9 +11,15 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from decentrl.alignment_state import SIDES, AlignmentState, Side, check_side, merged_graphs
+from decentrl.alignment_state import (
+    SIDES,
+    AlignmentState,
+    Side,
+    by_side,
+    check_side,
+    merged_graphs,
+)
 from decentrl.asking import OTHER
 from decentrl.config import Config, must_grow
 from decentrl.data.alignment_task import AlignmentTask, Source
@@ -125,10 +131,10 @@ class Aligner(AlignmentState):
             fitted = fit_alignment(world, task.valid + offset)
         self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
         self._confidence, self._found = fitted.confidence, fitted.found - offset
-        self._sure = {} if fitted.sure is None else _by_side(fitted.sure.cpu(), known.n_left)
+        self._sure = {} if fitted.sure is None else by_side(fitted.sure.cpu(), known.n_left)
         self.history, self.rounds = fitted.history, fitted.rounds
         self.chosen_rounds, self._quality = fitted.chosen, ""
-        self._vectors = {"left": vectors[: now.n_left], "right": vectors[now.n_left :]}
+        self._vectors = by_side(vectors, known.n_left)
         self._forget()
         self.seconds["train"] = time.perf_counter() - started
         return self
@@ -396,10 +402,6 @@ class Aligner(AlignmentState):
                 zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
-
-
-def _by_side(rows: Tensor, n_left: int) -> dict[str, Tensor]:
-    return {"left": rows[:n_left], "right": rows[n_left:]}
 
 
 def _threshold(

@@ -318,9 +318,10 @@ class AlignmentState(GrowingModel):
             memory: dict[str, Tensor] = {}
             vectors = final.vectors("now", memory)
         found = {name: memory.pop(name) for name in SHARED if name in memory}
-        for side, rows in (("left", slice(known.n_left)), ("right", slice(known.n_left, None))):
-            found |= {f"{side}.{name}": tensor[rows].cpu() for name, tensor in memory.items()}
-        return {"left": vectors[: known.n_left], "right": vectors[known.n_left :]}, found
+        for name, tensor in memory.items():
+            rows = by_side(tensor, known.n_left)
+            found |= {f"{side}.{name}": rows[side].cpu() for side in rows}
+        return by_side(vectors, known.n_left), found
 
     def _sure_now(self, task: AlignmentTask, later: float = 0.0) -> Tensor | None:
         """Of all entities there are now; who came later has no counterpart yet.
@@ -368,6 +369,11 @@ class AlignmentState(GrowingModel):
     def _forget(self) -> None:
         self._growing, self._questions = None, None
         self._memory, self._shared = {}, {}
+
+
+def by_side(rows: Tensor, n_left: int) -> dict[str, Tensor]:
+    """Rows of all entities, the left graph's first, by the side's name."""
+    return {"left": rows[:n_left], "right": rows[n_left:]}
 
 
 def check_side(side: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from decentrl.errors import InputError
 from decentrl.reproduce import execute as module
-from decentrl.reproduce.execute import Outcome, execute
+from decentrl.reproduce.execute import Outcome, do_missing, execute
 from decentrl.reproduce.plan import expected_seconds
 from decentrl.reproduce.run import Run
 from decentrl.reproduce.store import Store, write_result
@@ -48,6 +48,20 @@ def test_processes_do_runs_and_a_bad_one_stops_nobody(tmp_path: Path) -> None:
     assert sum(row["n"] for row in result["degrees"]) == 654
     assert result["time"][0]["epochs"] == 2
     assert not again.has(bad)
+
+
+def test_only_what_has_left_no_result_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, opened = Store(tmp_path), replace(DATA, unseen=0.2)
+    bad = Run("alignment", "world", "paper", ("model.dim=8", "training.learning_rate=1e30"))
+    assert do_missing([DATA], store, jobs=1) == []
+    capsys.readouterr()
+    failed = do_missing([replace(bad, seed=1), DATA, bad, opened], store, jobs=1)
+    assert [run for run, _ in failed] == [bad, replace(bad, seed=1)]
+    named = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert named == [bad.name, opened.name, replace(bad, seed=1).name]
+    assert store.has(opened)
 
 
 def test_what_nobody_thought_of_is_told_in_one_line(

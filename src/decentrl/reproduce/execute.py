@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,6 +106,21 @@ def execute(
                 report(run, problem, outcome, _seconds_left(waiting, workers, store, begun))
     outcome.left = waiting
     return outcome
+
+
+def do_missing(runs: Sequence[Run], store: Store, jobs: int) -> list[tuple[Run, str]]:
+    """Do the runs that have left no result, all of one seed before the next; those that failed.
+
+    Each is named on the standard error as it ends.
+    """
+    missing = sorted((run for run in runs if not store.has(run)), key=lambda run: run.seed)
+    if not missing:
+        return []
+
+    def report(run: Run, problem: str, *_: object) -> None:
+        print(run.name, problem, file=sys.stderr, flush=True)
+
+    return execute(missing, store, jobs=jobs, report=report).failed
 
 
 def _start(
