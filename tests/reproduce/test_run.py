@@ -17,6 +17,7 @@ RUN = Run("alignment", "dbp15k/zh-en", "paper", ("model.dim=64",))
     [
         {"seed": 1},
         {"unseen": 0.2},
+        {"unseen": 0.2, "split": 1},
         {"alone": True},
         {"dataset": "dbp15k/ja-en"},
         {"settings": ("model.dim=128",)},
@@ -73,6 +74,16 @@ def test_a_version_of_self_training_makes_its_runs_new_and_no_others(
 def test_the_same_settings_said_otherwise_are_the_same_run() -> None:
     assert replace(RUN, settings=("model.dim=64", "model.layers=4")).key == RUN.key
     assert replace(RUN, settings=("model.dim=7", "model.dim=64")).key == RUN.key
+
+
+def test_another_split_is_another_run_and_says_so() -> None:
+    published = replace(RUN, unseen=0.2)
+    others = [replace(published, split=split) for split in (1, 2)]
+    assert len({run.key for run in (published, *others)}) == 3
+    assert len({run.file for run in (published, *others)}) == 3
+    assert published.published
+    assert not any(run.published for run in others)
+    assert "data split dbp15k/zh-en --share 0.2 --seed 2 -o SPLIT" in others[1].command
 
 
 def test_data_has_a_digest_without_its_files(monkeypatch: pytest.MonkeyPatch) -> None:

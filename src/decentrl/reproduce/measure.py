@@ -19,7 +19,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.registry import load_dataset
-from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
+from decentrl.reproduce.run import Run
 
 Facts = dict[str, Any]
 
@@ -56,12 +56,12 @@ def measure(run: Run, device: str = "auto", at_once: int = 1) -> Facts:
 
 def read(run: Run) -> AlignmentTask | GraphTask:
     """The published split where it is asked for, another by the same splitter otherwise."""
-    if run.unseen in (0.0, PUBLISHED_SPLIT):
+    if run.published:
         return load_dataset(run.dataset, open_world=run.unseen > 0)
     task = load_dataset(run.dataset)
     if isinstance(task, AlignmentTask):
-        return split_alignment(task, run.unseen, seed=0)
-    return split_graph(task, run.unseen, seed=0)
+        return split_alignment(task, run.unseen, seed=run.split)
+    return split_graph(task, run.unseen, seed=run.split)
 
 
 def _align(run: Run, task: AlignmentTask, device: str) -> Facts:

@@ -34,6 +34,7 @@ class Run:
     Attributes:
         job: what is trained; ``data`` trains nothing and counts what is in a dataset.
         unseen: share of the test entities that arrive after training; 0 is the closed world.
+        split: seed of the choice of those that arrive; 0 with ``PUBLISHED_SPLIT`` is as published.
         alone: nothing else runs at the same time, because its time is of interest.
     """
 
@@ -44,6 +45,7 @@ class Run:
     unseen: float = 0.0
     seed: int = 0
     alone: bool = False
+    split: int = 0
 
     def config(self) -> Settings:
         return _config(self.job, self.preset, self.settings, self.seed)
@@ -52,6 +54,11 @@ class Run:
     def possible(self) -> bool:
         """Whether its preset is there, and takes its settings."""
         return self.job == "data" or _possible(self.job, self.preset, self.settings)
+
+    @property
+    def published(self) -> bool:
+        """Whether its data are read as others have split them."""
+        return self.unseen == 0.0 or (self.unseen == PUBLISHED_SPLIT and not self.split)
 
     @property
     def key(self) -> str:
@@ -72,6 +79,7 @@ class Run:
     def name(self) -> str:
         """For people, and for the name of its file."""
         world = f"unseen{100 * self.unseen:.0f}" if self.unseen else "closed"
+        world += f"-split{self.split}" if self.split else ""
         if self.job == "data":
             return f"{_slug(self.dataset)}-{world}-data"
         changed = "-".join(_slug(x.partition(".")[2].replace("=", "")) for x in self.settings)
@@ -90,8 +98,9 @@ class Run:
             words += ["data", "info", self.dataset]
             return shlex.join(words + ["--open-world"] * bool(self.unseen))
         dataset, before = self.dataset, ""
-        if self.unseen not in (0.0, PUBLISHED_SPLIT):
+        if not self.published:
             split = ["decentrl", "data", "split", dataset, "--share", f"{self.unseen:g}"]
+            split += ["--seed", str(self.split)] if self.split else []
             before, dataset = shlex.join([*split, "-o", "SPLIT"]) + " && ", "SPLIT"
         words += ["align" if self.job == "alignment" else "complete", "--dataset", dataset]
         words += ["--open-world"] * bool(self.unseen) + ["--preset", self.preset]
@@ -132,6 +141,8 @@ def _possible(job: str, preset: str, settings: tuple[str, ...]) -> bool:
 @lru_cache(None)
 def _key(run: Run) -> str:
     facts = asdict(run) | {"preset": "", "settings": run.changed()}
+    if not run.split:  # so that keys are as they were before it could be chosen
+        del facts["split"]
     facts |= {"data": data_digest(run.dataset), "version": run.version}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
