@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -388,6 +389,22 @@ def test_where_more_may_be_read_more_inputs_count() -> None:
         encoder.entities.copy_(inputs)
     torch.testing.assert_close(vectors, looped_encoder(encoder, np.ones(N, bool), np.ones(R, bool)))
     assert not torch.allclose(vectors, encoder(view))  # where UNSEEN is left out
+
+
+def test_an_input_left_out_while_training_is_as_if_never_seen() -> None:
+    encoder, view = make(entity_dropout=0.5), build()
+    every = np.ones(R, bool)
+    masks = [np.array(mask) for mask in product((False, True), repeat=N)]
+    possible = torch.stack([looped_encoder(encoder, mask, every) for mask in masks])
+    found = set()
+    for _ in range(10):
+        apart = (possible - encoder(view)).abs().amax((1, 2))
+        assert apart.min() < 1e-12
+        found.add(int(apart.argmin()))
+    assert len(found) > 1  # other ones every time
+    torch.testing.assert_close(encoder.eval()(view), possible[-1])  # and none at rest
+    nobody = make(entity_dropout=1.0)(view)
+    torch.testing.assert_close(nobody, possible[0])
 
 
 # Hidden edges.

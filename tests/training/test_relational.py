@@ -51,7 +51,8 @@ closed, opened = KNOWN.relational_view(), NOW.relational_view(KNOWN)
 
 def configured(*settings: str) -> Config:
     small = (f"model.dim={D}", "loss.entities=0", "distillation.negatives=5", "training.batch=0")
-    return Config.from_preset("strong", (*small, *settings))
+    whole = ("model.edge_dropout=0", "model.entity_dropout=0")
+    return Config.from_preset("strong", (*small, *whole, *settings))
 
 
 def make(*settings: str) -> RelationalModel:
@@ -84,7 +85,8 @@ def test_encoded_entities_have_length_one_or_nothing_around_them(view: Relationa
 
 
 def test_in_a_closed_world_it_is_the_encoder_without_dropout() -> None:
-    model = make("model.dropout=0.5", "model.edge_dropout=0.5", "distillation.dropout=0.5")
+    dropout = ("dropout", "edge_dropout", "entity_dropout")
+    model = make(*(f"model.{name}=0.5" for name in dropout), "distillation.dropout=0.5")
     found = model.train().encode(closed)
     with torch.no_grad():
         expected = unit(model.eval().encoder(closed))

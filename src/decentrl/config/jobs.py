@@ -31,6 +31,12 @@ class ModelConfig:
     edge_dropout: float = setting(
         0.0, "reflection: share of the edges left out in a layer", at_least=0, at_most=1
     )
+    entity_dropout: float = setting(
+        0.0,
+        "reflection: share of the input embeddings left out of a step, as if never seen",
+        at_least=0,
+        at_most=1,
+    )
     context: bool = setting(
         False, "reflection: weigh neighbours by their context too, not by the relation alone"
     )

@@ -85,6 +85,8 @@ class RelationalEncoder(nn.Module):
         context: see :class:`ReflectionLayer`.
         dropout: on the vectors that :meth:`forward` returns for chosen entities.
         edge_dropout: share of the edges that a layer leaves out while training.
+        entity_dropout: share of the input embeddings left out while training, other ones every
+            time: vectors get used to neighbours that were never seen.
     """
 
     representative: Tensor
@@ -99,6 +101,7 @@ class RelationalEncoder(nn.Module):
         context: bool = False,
         dropout: float = 0.3,
         edge_dropout: float = 0.0,
+        entity_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.entities = nn.Parameter(torch.empty(n_entities, dim))
@@ -112,6 +115,7 @@ class RelationalEncoder(nn.Module):
             for _ in range(2)
         )
         self.dropout = ByteDropout(dropout)
+        self.entity_dropout = entity_dropout
         self.dim = 2 * (layers + 1) * dim
 
     def relation_table(self) -> Tensor:
@@ -136,6 +140,9 @@ class RelationalEncoder(nn.Module):
         :meth:`relation_table`, where a view has fewer of them.
         """
         of_edges, of_first = (None, None) if kept is None else kept
+        if self.training and self.entity_dropout:
+            read = torch.rand(len(self.entities), device=self.entities.device)
+            of_first = (read >= self.entity_dropout)[view.first.columns]
         relations = self.relation_table() if relations is None else relations
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)

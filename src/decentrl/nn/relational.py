@@ -35,6 +35,7 @@ class RelationalModel(nn.Module):
             context=model.context,
             dropout=model.dropout,
             edge_dropout=model.edge_dropout,
+            entity_dropout=model.entity_dropout,
         )
         self.induce = distillation.induce
         self.distillation: SelfDistillation | None = None
