@@ -135,12 +135,12 @@ class RelationalEncoder(nn.Module):
 
         The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
         read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
-        of ``view.edges`` and of ``view.first``. ``given`` are known states, of both views' layers
-        0 … K. Neither goes together with ``entities``. ``relations`` are read instead of
-        :meth:`relation_table`, where a view has fewer of them.
+        of ``view.edges`` and of ``view.first``; no others are left out of the latter. ``given`` are
+        known states, of both views' layers 0 … K. Neither goes together with ``entities``.
+        ``relations`` are read instead of :meth:`relation_table`, where a view has fewer of them.
         """
         of_edges, of_first = (None, None) if kept is None else kept
-        if self.training and self.entity_dropout:
+        if self.training and self.entity_dropout and kept is None:
             read = torch.rand(len(self.entities), device=self.entities.device)
             of_first = (read >= self.entity_dropout)[view.first.columns]
         relations = self.relation_table() if relations is None else relations
