@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from decentrl import Aligner, Predictor
-from decentrl.bundle import kind_of
+from decentrl.storage.bundle import kind_of
 
 COUNTS = (1, 10, 100, 1000, 10_000)
 TRIPLES = 10

@@ -5,7 +5,7 @@
                       [--splits 1 2 3] [--print]
 
 Trains every variant on every pair, closed and open world, and prints mean and standard deviation
-of the test metrics as Markdown. Runs are kept as `decentrl reproduce` keeps them, and one that has
+of the test metrics as Markdown. Runs are kept as `python -m studies` keeps them, and one that has
 left its file is not repeated, whichever of the two commands it was trained by.
 One run of it is `decentrl align --dataset dbp15k/zh-en --preset paper --seed 0 [--open-world]`;
 `strong-self` is `--preset strong --self-train`. `--splits` asks for other choices of who arrives
@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-from decentrl.reproduce.execute import do_missing
-from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
-from decentrl.reproduce.store import Result, Store
+from studies.execute import do_missing
+from studies.run import PUBLISHED_SPLIT, Run
+from studies.store import Result, Store
 
 PAIRS = ("zh-en", "ja-en", "fr-en")
 # Hits@1, Hits@10 and MRR on ZH-EN, JA-EN and FR-EN as published by others: structure only, left to

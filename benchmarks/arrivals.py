@@ -31,7 +31,7 @@ import torch
 
 from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.matching.metrics import summary
+from decentrl.evaluation.metrics import summary
 from decentrl.training.unlinked import Unlinked, held_out_ranks
 
 SIDES = {"both": (0, 1), "left": (0,), "right": (1,), "neither": ()}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from decentrl import Aligner, Predictor
-from decentrl.bundle import kind_of
+from decentrl.storage.bundle import kind_of
 
 
 def main() -> None:

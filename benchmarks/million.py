@@ -29,12 +29,12 @@ import torch
 from torch.nn.functional import normalize
 
 from decentrl.aligner import Aligner
-from decentrl.bundle import Bundle, read_bundle, write_bundle
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.matching.confidence import fit_confidence
+from decentrl.storage.bundle import Bundle, read_bundle, write_bundle
 
 RELATIONS = 200
 QUESTIONS = 50

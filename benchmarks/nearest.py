@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from decentrl.index import ExactIndex, FaissIndex
 from decentrl.matching.point import Search
+from decentrl.storage.index import ExactIndex, FaissIndex
 
 
 def clustered(n: int, dim: int, queries: int, noise: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@
                       [-o results/reproduce]
 
 Trains every named row, closed or open world, and prints mean and standard deviation of the
-filtered, tie-aware test metrics as Markdown. Runs are kept as `decentrl reproduce` keeps them, and
+filtered, tie-aware test metrics as Markdown. Runs are kept as `python -m studies` keeps them, and
 one that has left its file is not repeated, whichever of the two commands it was trained by.
 One run of it is `decentrl complete --dataset fb15k-237 --preset strong --seed 0 [--open-world]`.
 """
@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
-from decentrl.reproduce.execute import do_missing
-from decentrl.reproduce.run import PUBLISHED_SPLIT, Run
-from decentrl.reproduce.store import Result, Store
+from studies.execute import do_missing
+from studies.run import PUBLISHED_SPLIT, Run
+from studies.store import Result, Store
 
 # name: dataset, open world, preset, settings, published MRR / Hits@1 / Hits@10 of the paper
 ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {

@@ -26,9 +26,9 @@ import torch
 
 import decentrl.training.fitting as fitting
 from decentrl import Aligner, AlignmentTask, KnowledgeGraph, load_dataset
-from decentrl.matching.evaluate import apply_matcher
-from decentrl.matching.metrics import summary
-from decentrl.matching.ranks import rank
+from decentrl.evaluation.metrics import summary
+from decentrl.evaluation.ranks import rank
+from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 from decentrl.nn.propagation import SeedPropagation
 

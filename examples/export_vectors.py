@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from decentrl import Aligner, AlignmentTask, load_dataset
-from decentrl.export import Part, export_vectors
+from decentrl.storage.export import Part, export_vectors
 
 
 def main(folder: Path) -> None:

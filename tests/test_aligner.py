@@ -15,9 +15,9 @@ import torch
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.device import pick_device
 from decentrl.errors import ConfigError, DecentRLError, InputError, UnknownLabelError
-from decentrl.matching.answers import answer, best_pairs
+from decentrl.matching.matches import answer, best_pairs
+from decentrl.nn.device import pick_device
 
 QUICK = ("model.dim=8", "training.epochs=3", "training.validate_every=1", "training.batch=7")
 
@@ -152,7 +152,7 @@ def test_a_last_step_to_weights_that_are_no_numbers_is_told(
         make(*far, f"training.valid={valid}").fit(task)
 
 
-# Asking
+# PotentialCache
 
 
 def test_before_fit_everything_says_so(tmp_path: Path) -> None:
@@ -554,7 +554,7 @@ def test_what_a_full_match_found_out_is_kept_until_vectors_change(
     aligner.save(tmp_path)
     loaded = Aligner.load(tmp_path, "cpu")
     with monkeypatch.context() as patch:
-        patch.setattr("decentrl.asking.apply_matcher", refuse)
+        patch.setattr("decentrl.growth.potentials.apply_matcher", refuse)
         for one in (aligner, loaded):
             assert one.match().equals(expected)
             assert one.match(expected["left"].to_pylist()).equals(expected)
@@ -620,7 +620,7 @@ def test_an_approximate_index_of_few_entities_misses_none(
 def test_too_many_to_match_all_for_one_is_told(
     task: AlignmentTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decentrl.asking.MOST_PAIRS", 100)
+    monkeypatch.setattr("decentrl.growth.potentials.MOST_PAIRS", 100)
     aligner = make().fit(task)
     (entity, *_) = sorted(open_to(aligner, "left"))
     with pytest.raises(ConfigError, match=r"csls has to match all 15 × 15 .* use the matcher cos"):

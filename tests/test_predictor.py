@@ -153,7 +153,7 @@ def test_nothing_learned_is_one_clear_line() -> None:
             ask(make())
 
 
-# Asking
+# PotentialCache
 
 
 def test_answers_are_ranked_and_new(fitted: Predictor) -> None:

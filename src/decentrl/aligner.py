@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from decentrl.alignment_state import (
+from decentrl.config import Config, must_grow
+from decentrl.data.alignment_task import AlignmentTask, Source
+from decentrl.data.vocabulary import Ids
+from decentrl.errors import ConfigError, InputError
+from decentrl.evaluation.links import evaluate_links
+from decentrl.evaluation.ranks import Ranks
+from decentrl.growth.alignment_state import (
     SIDES,
     AlignmentState,
     Side,
@@ -20,22 +26,17 @@ from decentrl.alignment_state import (
     check_side,
     merged_graphs,
 )
-from decentrl.asking import OTHER
-from decentrl.config import Config, must_grow
-from decentrl.data.alignment_task import AlignmentTask, Source
-from decentrl.data.vocabulary import Ids
-from decentrl.device import cuda_devices
-from decentrl.drift import Drift
-from decentrl.errors import ConfigError, InputError
-from decentrl.matching.answers import ASSIGNMENTS, KEPT, answer, best_pairs
+from decentrl.growth.drift import Drift
+from decentrl.growth.growing_model import REFIT
+from decentrl.growth.potentials import OTHER
 from decentrl.matching.confidence import Confidence, expected_calibration_error
-from decentrl.matching.evaluate import MATCHERS, apply_matcher, evaluate_links
+from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matches import ASSIGNMENTS, KEPT, answer, best_pairs
 from decentrl.matching.point import rescored
-from decentrl.matching.ranks import Ranks
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
-from decentrl.model import REFIT
-from decentrl.training.fitting import World, fit_alignment
+from decentrl.nn.device import cuda_devices
+from decentrl.training.fitting import TrainingContext, fit_alignment
 from decentrl.training.loop import Row
 from decentrl.training.unlinked import Unlinked
 
@@ -115,7 +116,7 @@ class Aligner(AlignmentState):
 
         started = time.perf_counter()
         known, now = merged_graphs(task)
-        world = World(
+        world = TrainingContext(
             known,
             now,
             self.config.with_epochs(share),
@@ -158,7 +159,7 @@ class Aligner(AlignmentState):
         again, task = Aligner(self.config, str(self.device)), self.settled_task(links)
         return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    # Asking
+    # PotentialCache
 
     def match(
         self,

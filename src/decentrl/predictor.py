@@ -19,19 +19,19 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.questions import Question
 from decentrl.data.vocabulary import Ids
-from decentrl.device import cuda_devices
-from decentrl.drift import Drift
 from decentrl.errors import ConfigError, InputError
+from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.frequency import frequency_scores
+from decentrl.evaluation.groups import answer_metrics, metrics_by_group
+from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.queries import Queries
-from decentrl.matching.completion import Answer, Completion
+from decentrl.graph.splits import Splits
+from decentrl.growth.drift import Drift
+from decentrl.growth.growing_model import REFIT
+from decentrl.growth.prediction_state import PredictionState, splits_of
 from decentrl.matching.confidence import Confidence
-from decentrl.matching.filtered import rank_answers
-from decentrl.matching.frequency import frequency_scores
-from decentrl.matching.groups import answer_metrics, metrics_by_group
-from decentrl.matching.ranks import Ranks
-from decentrl.matching.told import Told
-from decentrl.model import REFIT
-from decentrl.prediction_state import PredictionState, everything_told
+from decentrl.nn.device import cuda_devices
+from decentrl.scorers.completion import Answer, Completion
 from decentrl.training.loop import Row, train
 from decentrl.training.prediction import PredictionObjective
 
@@ -103,7 +103,7 @@ class Predictor(PredictionState):
         self._task, self._vectors, self._memory, self._quality = task, None, {}, ""
         if run is not None and not resume:
             shutil.rmtree(Path(run) / "checkpoint", ignore_errors=True)
-        told = everything_told(task)
+        told = splits_of(task)
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             torch.manual_seed(self.config.seed)
             self._model = self._new_model(told.n_entities)
@@ -134,7 +134,7 @@ class Predictor(PredictionState):
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _calibrate(self, told: Told, valid: Ids) -> Confidence | None:
+    def _calibrate(self, told: Splits, valid: Ids) -> Confidence | None:
         """Probabilities from the validation triples, over the graph as it was while training."""
         if not len(valid):
             return None
@@ -160,7 +160,7 @@ class Predictor(PredictionState):
         again, task = Predictor(self.config, str(self.device)), self.settled_task()
         return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    # Asking
+    # PotentialCache
 
     def predict(
         self,

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from decentrl.cli.options import plain_console
-from decentrl.runs import read_settings
+from decentrl.runs.run import read_settings
 from decentrl.training import loop
 
 Command = Callable[..., Any]

@@ -12,7 +12,7 @@ import pytest
 
 from decentrl import Predictor
 from decentrl.config import PredictionConfig
-from decentrl.runs import read_settings
+from decentrl.runs.run import read_settings
 from decentrl.training import loop
 
 Command = Callable[..., Any]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from decentrl.data import delimited
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.data.readers import read_table, stem
+from decentrl.data.readers import read_table
+from decentrl.data.table import stem
 from decentrl.errors import MissingExtraError
 
 E = "http://example.org/"

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from decentrl.store import Growth, Store
+from decentrl.storage.additions import Growth, Store
 
 WIDTH, FIRST = 1000, 5000
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import torch
 
 import decentrl.cli.alignment
-import decentrl.runs  # noqa: F401 (imported once, before the forks)
+import decentrl.runs.run  # noqa: F401 (imported once, before the forks)
 from decentrl.cli import main
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}

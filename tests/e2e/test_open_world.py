@@ -12,12 +12,12 @@ import torch
 from safetensors import safe_open
 
 from decentrl.aligner import Aligner
-from decentrl.alignment_state import merged_graphs
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
+from decentrl.growth.alignment_state import merged_graphs
 from decentrl.nn.alignment import AlignmentModel
 from decentrl.nn.relational import RelationalModel
-from decentrl.training.fitting import World
+from decentrl.training.fitting import TrainingContext
 
 QUICK = ("model.dim=16", "training.epochs=2")
 # The default preset in small, with all that may look at a graph before its time.
@@ -71,7 +71,9 @@ def encode_again(aligner: Aligner, weights: dict[str, torch.Tensor]) -> torch.Te
         sizes = known.n_entities, known.n_relations
         model = AlignmentModel(*sizes, config.model, config.distillation)
     model.load_state_dict(weights)
-    return model.encode(World(known, now, config, torch.device("cpu")).views(known.links)["now"])
+    return model.encode(
+        TrainingContext(known, now, config, torch.device("cpu")).views(known.links)["now"]
+    )
 
 
 def test_new_entities_have_vectors_that_say_something(task: AlignmentTask, fitted: Aligner) -> None:

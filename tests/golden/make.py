@@ -17,10 +17,10 @@ import numpy as np
 
 from decentrl import mapped
 from decentrl.aligner import Aligner
-from decentrl.bundle import VERSION
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.predictor import Predictor
+from decentrl.storage.bundle import VERSION
 
 HERE = Path(__file__).parent
 SIZE = 12

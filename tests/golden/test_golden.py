@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from decentrl.aligner import Aligner
-from decentrl.bundle import VERSION, kind_of
 from decentrl.predictor import Predictor
+from decentrl.storage.bundle import VERSION, kind_of
 
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("make_golden", HERE / "make.py")
@@ -33,7 +33,7 @@ VERSIONS = range(1, VERSION + 1)
 def read_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verified at once, and block by block."""
     if request.param == "large":
-        monkeypatch.setattr("decentrl.bundle.LARGE", 0)
+        monkeypatch.setattr("decentrl.storage.bundle.LARGE", 0)
 
 
 def golden(kind: str, version: int) -> tuple[Path, dict[str, Any]]:

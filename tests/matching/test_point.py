@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
-from decentrl.index import ExactIndex
-from decentrl.matching.answers import KEPT, answer
 from decentrl.matching.confidence import evidence
-from decentrl.matching.evaluate import MATCHERS, apply_matcher
+from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matches import KEPT, answer
 from decentrl.matching.point import COLUMNS, ROWS, End, Found, Potentials, ask, rescored
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import top_pairs
+from decentrl.storage.index import ExactIndex
 
 N, M, D = 30, 40, 6
 CONFIG = MatchingConfig(temperature=0.1)

@@ -118,7 +118,7 @@ def test_matching_twenty_thousand_entities_keeps_to_its_budget() -> None:
     script = dedent("""
         import resource
         import torch
-        from decentrl.matching.ranks import rank
+        from decentrl.evaluation.ranks import rank
         from decentrl.matching.similarity import Scores, csls, sinkhorn
 
         torch.set_num_threads(1)

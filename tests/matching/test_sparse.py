@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
-from decentrl.matching.evaluate import MATCHERS, apply_matcher
+from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.similarity import Scores, csls, sinkhorn
 from decentrl.matching.sparse import (
     SparseScores,

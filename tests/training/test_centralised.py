@@ -11,7 +11,7 @@ from decentrl.config import Config
 from decentrl.graph.centralised import CentralisedView
 from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import join
-from decentrl.nn.baselines.alinet import relation_loss
+from decentrl.nn.rivals.alinet import relation_loss
 from decentrl.training.centralised import CentralisedObjective
 from decentrl.training.encoders import MODELS
 from decentrl.training.unlinked import Unlinked

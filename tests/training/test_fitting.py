@@ -16,13 +16,13 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import InputError
+from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.matching.evaluate import apply_matcher
-from decentrl.matching.ranks import Ranks
+from decentrl.matching.matchers import apply_matcher
 from decentrl.nn.relational import RelationalModel
 from decentrl.training import fitting
-from decentrl.training.fitting import Fitted, Pass, World, fit_alignment, planned_epochs
+from decentrl.training.fitting import Fitted, Pass, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
 
 SIZE, SEEN, R = 24, 20, 2  # entities a side; those from SEEN on have no triple at first
@@ -82,9 +82,11 @@ def configured(*settings: str, encoder: str = "reflection", rounds: int = 0) -> 
     return Config.from_preset(preset, (*small, *always, *settings))
 
 
-def world(config: Config, links: Ids = LINKS, *, opened: bool = False, **how: Any) -> World:
+def world(
+    config: Config, links: Ids = LINKS, *, opened: bool = False, **how: Any
+) -> TrainingContext:
     known = twin_graphs(links)
-    return World(known, later(known) if opened else known, config, CPU, **how)
+    return TrainingContext(known, later(known) if opened else known, config, CPU, **how)
 
 
 def fit(config: Config, valid: Ids = NONE, links: Ids = LINKS, **how: Any) -> Fitted:
@@ -110,7 +112,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *mrr: float) -> None:
         self.mrr, self.vectors, self.found = list(mrr), list[Tensor](), [NONE]
-        start = Pass.go_on
+        start = Pass.self_training_round
 
         def held_out_ranks(vectors: Tensor, *_: object) -> Ranks:
             """As if there were a thousand links, found at once or hardly at all, and each round
@@ -120,12 +122,12 @@ class Scripted:
             lost = torch.arange(1000) >= 1000 * self.mrr[number]
             return Ranks(10**6 * lost.roll(100 * number), torch.ones(1000, dtype=torch.int64))
 
-        def go_on(training: Pass) -> None:
+        def self_training_round(training: Pass) -> None:
             start(training)
             self.found.append(training.found)
 
         monkeypatch.setattr(fitting, "held_out_ranks", held_out_ranks)
-        monkeypatch.setattr(Pass, "go_on", go_on)
+        monkeypatch.setattr(Pass, "self_training_round", self_training_round)
 
 
 # Without validation links.
@@ -304,7 +306,7 @@ def test_a_round_learns_from_the_found_links_too() -> None:
     steps = Pass(world(configured("training.batch=1", rounds=1)), LINKS + OFFSET, NONE)
     steps.start()
     before = {name: tensor.clone() for name, tensor in steps.model.state_dict().items()}
-    steps.go_on()
+    steps.self_training_round()
     assert len(steps.found)
     objective = steps._objective(steps.model)
     assert objective.links.tolist() == [*(LINKS + OFFSET).tolist(), *steps.found.tolist()]
@@ -324,8 +326,8 @@ def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, ope
     steps.start()
     before = steps.vectors("known")
     assert steps.sure is None
-    steps.go_on()
-    steps.go_on()
+    steps.self_training_round()
+    steps.self_training_round()
     told, untold = steps.vectors("now"), steps.vectors("now", told=False)
     assert told.shape[1] == untold.shape[1] + 2
     pool = steps.unlinked(steps.world.seen)

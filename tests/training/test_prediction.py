@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
+from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.frequency import frequency_scores
+from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView
-from decentrl.matching.filtered import rank_answers
-from decentrl.matching.frequency import frequency_scores
-from decentrl.matching.metrics import summary
 from decentrl.nn.decoders import DECODERS
 from decentrl.nn.prediction import PredictionModel
 from decentrl.training import prediction

@@ -8,7 +8,7 @@ import torch
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.baselines.translational import TranslationalModel
+from decentrl.nn.rivals.translational import TranslationalModel
 from decentrl.training.translational import TranslationalObjective
 from decentrl.training.unlinked import Unlinked
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
-from decentrl.matching.answers import best_pairs
 from decentrl.matching.confidence import choose_threshold, evidence
-from decentrl.matching.ranks import Ranks
+from decentrl.matching.matches import best_pairs
 from decentrl.training import unlinked as unlinked_module
 from decentrl.training.unlinked import (
     Unlinked,

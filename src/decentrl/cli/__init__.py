@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 
 def entry() -> None:
-    """:func:`main`, then an end at once, whatever the threads of a library are about: one of them
-    has been seen to abort a process that had already said all it had to say."""
+    """``decentrl``: run :func:`main` and end the process at once.
+
+    ``os._exit`` skips the clean-up of other libraries' threads, one of which has been seen to
+    abort a process after its work was done.
+    """
     code = 0
     try:
         main()
@@ -22,8 +26,13 @@ def entry() -> None:
 
 
 def main() -> None:
-    """Run a command; one clear line and exit code 2 for anything wrong with the input."""
     from decentrl.cli.commands import app
+
+    run_app(app)
+
+
+def run_app(app: Callable[[], object]) -> None:
+    """Run a command; one clear line and exit code 2 for anything wrong with the input."""
     from decentrl.errors import DecentRLError
 
     try:

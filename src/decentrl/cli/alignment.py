@@ -28,7 +28,7 @@ from decentrl.cli.output import check_output, tsv_row, write_table
 
 if TYPE_CHECKING:
     from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.sources import Grown, Sources
+    from decentrl.runs.sources import Grown, Sources
 
 LABELS = ("left", "right", "best match", "truth")
 COLUMNS = {"hits@1": (1, 100), "hits@10": (1, 100), "mrr": (3, 1), "mr": (1, 1)}
@@ -36,7 +36,7 @@ COLUMNS = {"hits@1": (1, 100), "hits@10": (1, 100), "mrr": (3, 1), "mr": (1, 1)}
 
 def job() -> Job:
     """``decentrl align``."""
-    from decentrl import runs
+    from decentrl.runs import run as runs
     from decentrl.training.fitting import planned_epochs
 
     return Job(
@@ -169,7 +169,7 @@ def _sample_table(samples: Sequence[Results]) -> Table:
 
 
 def _announce(console: Console, sources: Sources | Grown, task: AlignmentTask) -> None:
-    from decentrl.sources import Sources
+    from decentrl.runs.sources import Sources
 
     left, right = task.left, task.right
     console.print(

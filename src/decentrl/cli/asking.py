@@ -14,14 +14,14 @@ from decentrl.cli.common import (
     print_json,
     wide_console,
 )
-from decentrl.cli.growing import load, one_graph, say, sided
+from decentrl.cli.grow import load, one_graph, say, sided
 from decentrl.cli.options import plain_console
 from decentrl.cli.output import tsv_row
 from decentrl.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from decentrl.drift import Drift
-    from decentrl.explanation import Reason
+    from decentrl.growth.drift import Drift
+    from decentrl.growth.explanation import Reason
 
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 FAR = 0.2
@@ -163,7 +163,7 @@ def export(run: Path, output: Path, format: str, side: str) -> None:
         raise ConfigError(
             f"{format} holds one graph; add --side left or --side right, or write parquet"
         )
-    from decentrl.export import Part, export_vectors
+    from decentrl.storage.export import Part, export_vectors
 
     with load(run, "cpu") as model:
         sides = model.growing.sides

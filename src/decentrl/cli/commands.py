@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from decentrl.cli import data, growth, reproduce
+from decentrl.cli import data, inspect
 from decentrl.cli.options import (
     Ann,
     Device,
@@ -21,8 +21,8 @@ from decentrl.cli.options import (
     check_side,
     given,
     plain_console,
-    start_run,
 )
+from decentrl.cli.start import start_run
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 from decentrl.errors import ConfigError
 
@@ -33,8 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(growth.app)
-app.add_typer(reproduce.app)
+app.add_typer(inspect.app)
 app.add_typer(data.app, name="data")
 
 Format = Annotated[
@@ -132,7 +131,7 @@ def align(
         _check_sources(context, dataset, left and right and links, open_world, names)
 
     from decentrl.cli import alignment
-    from decentrl.sources import Sources
+    from decentrl.runs.sources import Sources
 
     sources = Sources(
         dataset, open_world, left, right, links, test_links, valid_links, format, holdout
@@ -195,7 +194,7 @@ def complete(
         _check_sources(context, dataset, triples, open_world, ("triples", "valid", "test"))
 
     from decentrl.cli import prediction
-    from decentrl.sources import GraphSources
+    from decentrl.runs.sources import GraphSources
 
     sources = GraphSources(dataset, open_world, triples, valid, test, format, holdout)
     start_run(
@@ -240,7 +239,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Rank the test links or triples of a finished run again, from its bundle alone."""
-    from decentrl.bundle import kind_of
+    from decentrl.storage.bundle import kind_of
 
     if kind_of(run) == "predictor":
         if links:
@@ -359,15 +358,19 @@ def predict(
 @app.command()
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of, how good it was when trained, and how much was added since."""
-    from decentrl.cli import common, growing
+    from decentrl.cli import common, grow
 
     results = common.read_results(run)
-    if since := growing.added(run):
+    if since := grow.added(run):
         results["added"] = since
     if as_json:
         typer.echo(json.dumps(results, indent=2, ensure_ascii=False))
     else:
-        common.info(run, results)
+        if results.get("task") == "prediction":
+            from decentrl.cli.prediction import tell
+        else:
+            from decentrl.cli.alignment import tell
+        common.info(run, results, tell)
 
 
 @app.command()

@@ -21,16 +21,16 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from decentrl.card import QUALITY
 from decentrl.cli.options import plain_console
 from decentrl.errors import BundleError, ConfigError, InputError
+from decentrl.storage.card import QUALITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Results = Mapping[str, Any]
 COMMANDS = {"Sources": "align", "GraphSources": "complete", "Grown": "refit"}
-"""What makes a run from each of :mod:`decentrl.sources`."""
+"""What makes a run from each of :mod:`decentrl.runs.sources`."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def run(
         changes: settings asked for; a run that goes on must have been begun with them.
         named: other options that were given; the same holds for them.
     """
-    from decentrl import runs
-    from decentrl.device import pick_device
-    from decentrl.sources import read_task
+    from decentrl.nn.device import pick_device
+    from decentrl.runs import run as runs
+    from decentrl.runs.sources import read_task
 
     first = output / "seed-0" if seeds else output
     if resume and overwrite:
@@ -120,8 +120,8 @@ def _train(
     command: str,
 ) -> tuple[dict[str, Any], Sequence[Results]]:
     """One run, or one for each seed: the results, and some answers."""
-    from decentrl import runs
-    from decentrl.reporting import pick_samples
+    from decentrl.runs import run as runs
+    from decentrl.runs.report.collect import pick_samples
 
     if seeds and not resume:
         runs.refuse_existing(output)
@@ -189,7 +189,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def info(folder: Path, results: Results) -> None:
+def info(folder: Path, results: Results, tell: Callable[[Console, Results], None]) -> None:
     """``decentrl info``."""
     console = wide_console()
     card = folder / "bundle" / "README.md"
@@ -205,10 +205,6 @@ def info(folder: Path, results: Results) -> None:
             f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
         )
     console.print()
-    if results.get("task") == "prediction":
-        from decentrl.cli.prediction import tell
-    else:
-        from decentrl.cli.alignment import tell
     tell(console, results)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +12,6 @@ from decentrl.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from decentrl.config import Settings
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
@@ -44,15 +41,3 @@ def plain_console(stderr: bool = False, markup: bool = True) -> Console:
 def check_side(side: str) -> None:
     if side not in ("left", "right"):
         raise ConfigError(f"no side {side!r}; there are: left, right")
-
-
-def start_run(job: Any, sources: Any, config: Settings, output: Path, **how: Any) -> None:
-    """The course of a run, in :mod:`decentrl.cli.common`."""
-    from decentrl.cli import common
-
-    command = shlex.join(["decentrl", *sys.argv[1:]])
-    try:
-        common.run(job, sources, config, output, command=command, **how)
-    except KeyboardInterrupt:  # typer would end here without a word
-        typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
-        raise typer.Exit(130) from None

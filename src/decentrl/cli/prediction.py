@@ -29,7 +29,7 @@ from decentrl.cli.output import TABLES, check_output, tsv_row, write_table
 if TYPE_CHECKING:
     from decentrl.data.graph_task import GraphTask
     from decentrl.data.questions import Question
-    from decentrl.sources import GraphSources, Grown
+    from decentrl.runs.sources import GraphSources, Grown
 
 LABELS = ("head", "relation", "tail", "question", "best answer", "truth")
 COLUMNS = {"mrr": (3, 1), "hits@1": (1, 100), "hits@3": (1, 100), "hits@10": (1, 100), "mr": (1, 1)}
@@ -39,7 +39,7 @@ ASKS = {"tail": "(h, r, ?)", "head": "(?, r, t)"}
 
 def job() -> Job:
     """``decentrl complete``."""
-    from decentrl import runs
+    from decentrl.runs import run as runs
 
     return Job(
         command="complete",
@@ -204,7 +204,7 @@ def _some(labels: Sequence[str]) -> str:
 
 
 def _announce(console: Console, sources: GraphSources | Grown, task: GraphTask) -> None:
-    from decentrl.sources import GraphSources
+    from decentrl.runs.sources import GraphSources
 
     graph = task.graph
     said = (

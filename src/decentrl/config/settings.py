@@ -113,7 +113,7 @@ class Settings:
 
 
 def _presets(folder: str) -> Any:
-    place = files("decentrl") / "presets"
+    place = files("decentrl") / "config" / "presets"
     return place / folder if folder else place
 
 

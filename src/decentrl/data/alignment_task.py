@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from decentrl.data.knowledge_graph import KnowledgeGraph, first_occurrences, row_keys
-from decentrl.data.readers import LINK, Table, encode, read_table, stem, unknown_label
+from decentrl.data.readers import read_table
+from decentrl.data.table import LINK, Table, encode, stem, unknown_label
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from decentrl.data.readers import Table, named_columns
+from decentrl.data.table import Table, named_columns
 from decentrl.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"

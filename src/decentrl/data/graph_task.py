@@ -15,7 +15,8 @@ from decentrl.data.knowledge_graph import (
     first_occurrences,
     row_keys,
 )
-from decentrl.data.readers import Table, column_ids, read_table, stem
+from decentrl.data.readers import read_table
+from decentrl.data.table import Table, column_ids, stem
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.readers import encode, read_table
+from decentrl.data.readers import read_table
+from decentrl.data.table import encode
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 

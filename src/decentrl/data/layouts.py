@@ -25,7 +25,8 @@ from decentrl.data.knowledge_graph import (
     first_occurrences,
     row_keys,
 )
-from decentrl.data.readers import IDENTIFIER, LINK, Table, column_ids, read_table
+from decentrl.data.readers import read_table
+from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 

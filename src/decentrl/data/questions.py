@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from decentrl.data.readers import TRIPLE, Table, format_of, read_bytes, unknown_label
+from decentrl.data.readers import format_of, read_bytes
+from decentrl.data.table import TRIPLE, Table, unknown_label
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from decentrl.data.readers import LINK, Table, stem
+from decentrl.data.table import LINK, Table, stem
 from decentrl.errors import InputError, MissingExtraError
 
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"

@@ -7,49 +7,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
+from decentrl.data.delimited import read_delimited
+from decentrl.data.rdf import read_rdf
+from decentrl.data.table import FORMATS, TRIPLE, Table, named_columns, stem
 from decentrl.errors import InputError
-
-# By extension; a name without one is TSV.
-FORMATS = {
-    "": "tsv",
-    "tsv": "tsv",
-    "txt": "tsv",
-    "csv": "csv",
-    "parquet": "parquet",
-    "nt": "nt",
-    "ttl": "ttl",
-}
-TRIPLE = ("head", "relation", "tail")
-ALSO_TRIPLE = ("subject", "predicate", "object")
-LINK = ("left", "right")
-IDENTIFIER = ("id", "label")
-
-
-@dataclass(frozen=True)
-class Table:
-    """The columns of one file: pyarrow string columns of equal length, no empty label."""
-
-    file: Path
-    columns: tuple[pa.ChunkedArray, ...]
-    line_of: Callable[[int], int | None]  # row, from 0 -> line in the file, from 1
-    literals: int = 0  # statements with a literal object, set aside
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def row(self, i: int) -> tuple[str, ...]:
-        return tuple(column[i].as_py() for column in self.columns)
 
 
 def read_table(
@@ -60,14 +28,10 @@ def read_table(
     kind = format_of(file, format)
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
-        from decentrl.data.delimited import read_delimited
-
         table = read_delimited(data, file, names, kind)
     elif kind == "parquet":
         table = _read_parquet(data, file, names)
     else:
-        from decentrl.data.rdf import read_rdf
-
         table = read_rdf(data, file, names, kind)
     return table
 
@@ -89,14 +53,6 @@ def format_of(file: Path, format: str | None = None) -> str:
             remedy=f"name the format, or use one of .{', .'.join(names)} (each also with .gz)",
         )
     return FORMATS[extension]
-
-
-def stem(file: Path, extension: bool = False) -> str:
-    """The file's name without ``.gz`` and, unless wanted, without the format's extension."""
-    name = file.name[:-3] if file.name.lower().endswith(".gz") else file.name
-    if extension or Path(name).suffix.lower().lstrip(".") not in FORMATS:
-        return name
-    return Path(name).stem
 
 
 def read_bytes(file: Path) -> bytes:
@@ -182,51 +138,6 @@ def _text_column(column: Any, name: str, file: Path) -> pa.ChunkedArray:
             f"empty label in the column {name}", file=file, line=row + 1, remedy="fill it in"
         )
     return column
-
-
-def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None:
-    """Where the columns ``names`` stand in a header, or None if it does not have them all.
-
-    Those of triples may also be called subject, predicate and object.
-    """
-    places = {x.strip().lower(): i for i, x in reversed(list(enumerate(header)))}
-    for called in (names, ALSO_TRIPLE if names == TRIPLE else names):
-        if all(x in places for x in called):
-            return [places[x] for x in called]
-    return None
-
-
-def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Ids]:
-    """The distinct labels of a column and, for each row, the index of its label."""
-    if not len(column):
-        return pa.array([], pa.string()), np.empty(0, np.int64)
-    encoded = column.dictionary_encode()  # all its chunks share one dictionary
-    codes = [np.asarray(x.indices, np.int64) for x in encoded.chunks]
-    return encoded.chunk(0).dictionary, np.concatenate(codes)
-
-
-def column_ids(
-    table: Table, column: int, vocabulary: Vocabulary, what: str, remedy: str | None = None
-) -> Ids:
-    """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
-    labels, codes = encode(table.columns[column])
-    ids: Ids = vocabulary.find_all(labels.to_pylist())[codes]
-    if len(ids) and ids.min() < 0:
-        raise unknown_label(table, int(np.argmax(ids < 0)), column, vocabulary, what, remedy)
-    return ids
-
-
-def unknown_label(
-    table: Table, row: int, column: int, known: Vocabulary, what: str, remedy: str | None = None
-) -> InputError:
-    """The error for a label, at ``row`` and ``column``, that is no ``what``."""
-    label = table.row(row)[column]
-    return InputError(
-        f"{label!r} is no {what}",
-        file=table.file,
-        line=table.line_of(row),
-        remedy=remedy or did_you_mean(label, known),
-    )
 
 
 def _first_line(error: BaseException) -> str:

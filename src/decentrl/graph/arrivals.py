@@ -75,7 +75,7 @@ class Arrivals:
         """The new entities that something has arrived about, increasing."""
         return np.array(sorted(self._about), np.int64)
 
-    def unheard_of(self, triples: Ids) -> Ids:
+    def first_seen(self, triples: Ids) -> Ids:
         """The new entities in ``triples`` that nothing has arrived about so far, increasing."""
         ends = np.unique(triples[:, [0, 2]])
         new = ends[~self.is_trained(ends)]

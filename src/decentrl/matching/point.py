@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
-from decentrl.matching.answers import KEPT
+from decentrl.matching.matches import KEPT
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores
 
@@ -28,7 +28,7 @@ ROWS, COLUMNS = 0, 1
 
 
 class Search(Protocol):
-    """The best candidates of each query, as the indexes of :mod:`decentrl.index` find them."""
+    """The best candidates of each query; the indexes of :mod:`decentrl.storage.index` have it."""
 
     def search(
         self,
@@ -205,7 +205,7 @@ class Found:
     Attributes:
         rows: int64[r], ascending: who was asked about, and their rivals.
         columns: int64[c], ascending, the candidates found.
-        pairs, cosines: of the same pairs, r × c; see :func:`decentrl.matching.answers.answer`.
+        pairs, cosines: of the same pairs, r × c; see :func:`decentrl.matching.matches.answer`.
     """
 
     rows: Tensor

@@ -10,8 +10,8 @@ from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.view import GraphView
 from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import at_rest
-from decentrl.nn.given import Given
+from decentrl.nn.dropout import eval_mode
+from decentrl.nn.frozen_states import FrozenStates
 
 
 class AlignmentModel(nn.Module):
@@ -69,7 +69,7 @@ class AlignmentModel(nn.Module):
 
     @torch.no_grad()
     def encode_with_states(
-        self, view: GraphView, inputs: Tensor | None = None, given: Given | None = None
+        self, view: GraphView, inputs: Tensor | None = None, given: FrozenStates | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """:meth:`encode`, and layers 0 … K, [n_entities, dim] each.
 
@@ -77,7 +77,7 @@ class AlignmentModel(nn.Module):
             inputs: to be read instead of the trained input embeddings.
             given: states that stay as they are.
         """
-        with at_rest(self):
+        with eval_mode(self):
             inputs = self.entities if inputs is None else inputs
             layers: list[Tensor] = self.dan(inputs, view, given=given)
             parts = self._parts(layers, inputs, view)

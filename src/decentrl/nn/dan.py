@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import RowNorm, pool, segment_softmax, weighted_sum
-from decentrl.nn.given import Given
+from decentrl.nn.frozen_states import FrozenStates
 
 Pooling = Literal["mean", "max", "sum"]
 Variant = Literal["second-order", "context"]
@@ -179,7 +179,7 @@ class DAN(nn.Module):
         inputs: Tensor,
         view: GraphView,
         kept: Tensor | None = None,
-        given: Given | None = None,
+        given: FrozenStates | None = None,
     ) -> list[Tensor]:
         """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape.
 

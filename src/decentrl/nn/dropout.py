@@ -36,7 +36,7 @@ class ByteDropout(nn.Module):
 
 
 @contextmanager
-def at_rest(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Dropout is off meanwhile."""
     was_training = model.training
     model.eval()

@@ -10,16 +10,16 @@ from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
 from decentrl.nn.aggregate import gather
-from decentrl.nn.answers import take_root
-from decentrl.nn.baselines.compgcn import CompGCN, relation_stages, update_relations
-from decentrl.nn.baselines.lan import LAN
-from decentrl.nn.baselines.rgcn import RGCN
+from decentrl.nn.all_answers import take_root
 from decentrl.nn.dan import DAN
 from decentrl.nn.decoders import make_decoder
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import ByteDropout, at_rest
-from decentrl.nn.given import Given
+from decentrl.nn.dropout import ByteDropout, eval_mode
+from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.reflection import RelationalEncoder
+from decentrl.nn.rivals.compgcn import CompGCN, relation_stages, update_relations
+from decentrl.nn.rivals.lan import LAN
+from decentrl.nn.rivals.rgcn import RGCN
 
 View = Any
 """``GraphView`` for the encoder ``dan``, ``RelationalView`` for ``reflection`` and ``none``,
@@ -137,7 +137,7 @@ class PredictionModel(nn.Module):
         view: View,
         inputs: Tensor,
         kept: Any = None,
-        given: Given | None = None,
+        given: FrozenStates | None = None,
         relations: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """g of every entity, and what the encoder's stages made: [n_entities, width] each."""
@@ -219,7 +219,7 @@ class PredictionModel(nn.Module):
     @torch.no_grad()
     def embed_with_states(self, view: View) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed`, and what the encoder's stages made, [n_entities, width] each."""
-        with at_rest(self):
+        with eval_mode(self):
             if not self.encodes:
                 return self.vectors(view, None), []
             g, states = self._encode(view, self.teacher)
@@ -227,7 +227,7 @@ class PredictionModel(nn.Module):
 
     @torch.no_grad()
     def grown(
-        self, view: View, inputs: Tensor, given: Given, relations: Tensor | None = None
+        self, view: View, inputs: Tensor, given: FrozenStates, relations: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed_with_states` of new entities among others whose states stay as they are.
 
@@ -235,7 +235,7 @@ class PredictionModel(nn.Module):
             inputs: input embeddings [n_entities, dim], 0 for the new entities.
             relations: vectors of the relations of a relational ``view``; default: all.
         """
-        with at_rest(self):
+        with eval_mode(self):
             g, states = self._encode(view, inputs, given=given, relations=relations)
             # What came later has no embedding of its own.
             own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
@@ -247,7 +247,7 @@ class PredictionModel(nn.Module):
 
         With ``loss.root`` distances, as in training: chances are told from these.
         """
-        with at_rest(self):
+        with eval_mode(self):
             answers = self.answers(x)
             bias, asked = self.bias(answers), self.questions(x, entities, relations)
             scores = asked @ answers.t()

@@ -16,7 +16,7 @@ from torch import Tensor
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.nn.given import Given
+from decentrl.nn.frozen_states import FrozenStates
 
 
 class SeedPropagation:
@@ -119,7 +119,7 @@ class GrownPropagation:
         drawn = (torch.randn(size, width, generator=random) for _ in range(relation_dim))
         self.projection = (torch.cat(list(drawn), 1) / width**0.5).to(relations.device)
 
-    def entities(self, view: PropagationView, given: Given, kinds: Tensor) -> Tensor:
+    def entities(self, view: PropagationView, given: FrozenStates, kinds: Tensor) -> Tensor:
         """Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim].
 
         Args:

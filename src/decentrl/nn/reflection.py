@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from decentrl.graph.relational import RelationalEdges, RelationalView
 from decentrl.nn.aggregate import edge_dots, gather, pool, segment_softmax, weighted_sum
 from decentrl.nn.dropout import ByteDropout
-from decentrl.nn.given import Given
+from decentrl.nn.frozen_states import FrozenStates
 
 
 class ReflectionLayer(nn.Module):
@@ -128,7 +128,7 @@ class RelationalEncoder(nn.Module):
         entities: Tensor | None = None,
         inputs: Tensor | None = None,
         kept: tuple[Tensor, Tensor | None] | None = None,
-        given: Given | None = None,
+        given: FrozenStates | None = None,
         relations: Tensor | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.graph.relational import RelationalView
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import at_rest
-from decentrl.nn.given import Given
+from decentrl.nn.dropout import eval_mode
+from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.reflection import RelationalEncoder
 
 
@@ -61,7 +61,7 @@ class RelationalModel(nn.Module):
         vector. So where some were never trained they are induced: a first pass without them gives
         vectors, the head what their input embeddings would be, and a second pass reads those.
         """
-        with at_rest(self):
+        with eval_mode(self):
             inputs = self.encoder.entities.detach()
             states: Tensor = self.encoder(view, inputs=inputs)
             if bool(view.seen.all()):
@@ -80,7 +80,7 @@ class RelationalModel(nn.Module):
         view: RelationalView,
         inputs: Tensor,
         trained: Tensor,
-        given: Given,
+        given: FrozenStates,
         length: Tensor,
         relations: Tensor,
     ) -> tuple[Tensor, Tensor]:
@@ -95,7 +95,7 @@ class RelationalModel(nn.Module):
             length: of an input embedding, on average.
             relations: vectors of the relations of ``view``.
         """
-        with at_rest(self):
+        with eval_mode(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
             encode = partial(self.encoder, given=given, relations=relations)

@@ -10,9 +10,9 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import gather
 from decentrl.nn.alignment import join
-from decentrl.nn.baselines.alinet import relation_loss
-from decentrl.nn.baselines.centralised import CentralisedModel
 from decentrl.nn.losses import contrastive_alignment_loss, joined_dots, ranking_loss
+from decentrl.nn.rivals.alinet import relation_loss
+from decentrl.nn.rivals.centralised import CentralisedModel
 from decentrl.training.alignment import LinkObjective
 
 

@@ -10,12 +10,12 @@ from decentrl.config import ModelConfig
 from decentrl.graph.centralised import CentralisedView
 from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.baselines.alinet import AliNet
-from decentrl.nn.baselines.centralised import CentralisedModel
-from decentrl.nn.baselines.gat import GAT
-from decentrl.nn.baselines.gcn import GCNAlign
-from decentrl.nn.baselines.translational import TranslationalModel
 from decentrl.nn.relational import RelationalModel
+from decentrl.nn.rivals.alinet import AliNet
+from decentrl.nn.rivals.centralised import CentralisedModel
+from decentrl.nn.rivals.gat import GAT
+from decentrl.nn.rivals.gcn import GCNAlign
+from decentrl.nn.rivals.translational import TranslationalModel
 
 Model = AlignmentModel | RelationalModel | CentralisedModel | TranslationalModel
 MODELS: dict[str, type[Model]] = {

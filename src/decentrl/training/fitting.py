@@ -21,19 +21,19 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import DecentRLError, InputError
+from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import PropagationView
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
-from decentrl.matching.ranks import Ranks
 from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.baselines.centralised import CentralisedModel
-from decentrl.nn.baselines.translational import TranslationalModel
 from decentrl.nn.counterparts import WIDTH as COUNTERPART
 from decentrl.nn.counterparts import tell_counterparts
 from decentrl.nn.propagation import SeedPropagation, same_relations
 from decentrl.nn.relational import RelationalModel, mean_length, unit_rows
+from decentrl.nn.rivals.centralised import CentralisedModel
+from decentrl.nn.rivals.translational import TranslationalModel
 from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.centralised import CentralisedObjective
 from decentrl.training.encoders import MODELS, Model, read_graph, reads_links
@@ -80,7 +80,7 @@ class Fitted:
 
 
 @dataclass(eq=False)
-class World:
+class TrainingContext:
     """The graphs as encoders read them, and how a run goes on; shared by all passes.
 
     Args:
@@ -137,7 +137,7 @@ class World:
 
 
 class Pass:
-    """One training from scratch: :meth:`start` from known links, :meth:`go_on` with found ones.
+    """One training from scratch: :meth:`start`, then any number of :meth:`self_training_round`.
 
     Args:
         links: known links, int64[n, 2] in merged ids.
@@ -145,7 +145,7 @@ class Pass:
         name: names the stages of this pass; the first pass has none.
     """
 
-    def __init__(self, world: World, links: Ids, valid: Ids, name: str = "") -> None:
+    def __init__(self, world: TrainingContext, links: Ids, valid: Ids, name: str = "") -> None:
         self.world, self.links, self.valid, self.name = world, links, valid, name
         self.views = world.views(links) if world.config.model.encoder != "none" else {}
         self.found = np.empty((0, 2), np.int64)
@@ -169,7 +169,7 @@ class Pass:
         sizes = known.n_entities, known.n_relations
         return kind(*sizes, config.model, config.distillation).to(self.world.device)
 
-    def go_on(self) -> None:
+    def self_training_round(self) -> None:
         """One round of self-training: links found among the unlinked entities count as known."""
         world, settings = self.world, self.world.config.self_training
         pool = self.unlinked(world.seen)
@@ -341,7 +341,7 @@ def planned_epochs(config: Config, validated: bool) -> int:
     return passes * (config.training.epochs + more)
 
 
-def fit_alignment(world: World, valid: Ids) -> Fitted:
+def fit_alignment(world: TrainingContext, valid: Ids) -> Fitted:
     """Train as the settings say.
 
     Args:
@@ -356,14 +356,14 @@ def fit_alignment(world: World, valid: Ids) -> Fitted:
     final, chosen, confidence = first, config.self_training.rounds, None
     if not len(valid):
         for _ in range(chosen):
-            first.go_on()
+            first.self_training_round()
     else:
         chosen, rounds, confidence = _choose(first)
         if config.training.refit:
             final = Pass(world, np.concatenate((first.links, valid)), valid[:0], "refit")
             final.start()
             for _ in range(chosen):
-                final.go_on()
+                final.self_training_round()
     vectors = final.vectors("now")
     weights = {} if final.model is None else final.model.state_dict()
     sure = final.sure if config.self_training.told and len(final.found) else None
@@ -383,7 +383,7 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
     best: Ranks | None = None
     for number in range(config.self_training.rounds + 1):
         if number:
-            first.go_on()
+            first.self_training_round()
         vectors = first.vectors("known")
         ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
         rounds.append(in_short(ranks))

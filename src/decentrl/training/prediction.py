@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
+from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.baselines import BaselineView
 from decentrl.graph.queries import Queries
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView, entities_of, relations_of
-from decentrl.matching.filtered import rank_answers
-from decentrl.matching.metrics import summary
 from decentrl.nn.aggregate import gather, take
-from decentrl.nn.answers import answer_loss, products
+from decentrl.nn.all_answers import answer_loss, products
 from decentrl.nn.prediction import PredictionModel, View
 
 STEPS = 10

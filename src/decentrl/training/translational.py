@@ -13,8 +13,8 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.queries import Queries
 from decentrl.graph.view import entities_of
-from decentrl.nn.answers import answer_loss
-from decentrl.nn.baselines.translational import TranslationalModel
+from decentrl.nn.all_answers import answer_loss
+from decentrl.nn.rivals.translational import TranslationalModel
 from decentrl.training.unlinked import Unlinked, held_out_ranks, in_short
 
 Batch = tuple[int, Ids]

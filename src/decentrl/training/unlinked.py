@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.evaluation.metrics import reciprocal_rank, summary
+from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.graph.adjacency import Ids
-from decentrl.matching.answers import best_pairs
 from decentrl.matching.assignment import mutual_nearest
 from decentrl.matching.confidence import (
     Confidence,
@@ -19,9 +20,8 @@ from decentrl.matching.confidence import (
     evidence,
     fit_confidence,
 )
-from decentrl.matching.evaluate import apply_matcher
-from decentrl.matching.metrics import reciprocal_rank, summary
-from decentrl.matching.ranks import Ranks, rank
+from decentrl.matching.matchers import apply_matcher
+from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import top_pairs
 

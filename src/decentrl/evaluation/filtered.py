@@ -1,0 +1,117 @@
+"""Ranks of right answers among all entities, other known answers left out, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decentrl.evaluation.ranks import TOLERANCE, Ranks
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.queries import Queries
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Entities and relations, int64[b] each → the scores of all answers, [b, n]."""
+
+CELLS = 2**25
+"""Scores in memory at a time."""
+
+
+def rank_answers(
+    score: Score,
+    asked: Queries,
+    known: Queries,
+    n_entities: int,
+    *,
+    device: torch.device | str = "cpu",
+    tolerance: float = TOLERANCE,
+) -> Ranks:
+    """Rank every answer of ``asked``; the other answers in ``known`` to its question do not count.
+
+    Args:
+        score: of all entities for some questions.
+        known: everything known to be true; may or may not hold the answers themselves.
+        tolerance: two scores are tied if they differ by at most this share of the largest absolute
+            score of their question.
+    Returns:
+        ranks in the order of ``asked.answers``.
+    """
+    better = torch.empty(len(asked.answers), dtype=torch.int64)
+    tied = torch.empty_like(better)
+    places = known.find(asked.entities, asked.relations)
+    size = max(1, CELLS // max(1, n_entities))
+    for start in range(0, len(asked), size):
+        chosen = np.arange(start, min(start + size, len(asked)))
+        entities = torch.from_numpy(asked.entities[chosen]).to(device)
+        relations = torch.from_numpy(asked.relations[chosen]).to(device)
+        block = score(entities, relations)
+        largest = torch.maximum(block.amax(1), -block.amin(1))
+        slack = tolerance * largest if tolerance else torch.zeros_like(largest)
+
+        rows, index = asked.places(chosen)
+        answers = asked.answers[index]
+        at = torch.from_numpy(rows).to(device)
+        right = block[at, torch.from_numpy(answers).to(device)]
+        high, low = right + slack[at], right - slack[at]
+        compared = compared_by_row if block.device.type == "cpu" else compared_in_blocks
+        above, level = compared(block, at, high, low)
+
+        # Take away what the other right answers add to the counts: a pair for each of them.
+        has = places[chosen] >= 0
+        sizes = np.where(has, known.sizes[places[chosen]], 0) if len(known) else 0 * chosen
+        others, begins = sizes[rows], known.indptr[places[chosen]][rows]
+        for first, last in _portions(others, CELLS // 8):
+            count = others[first:last]
+            pair = np.repeat(np.arange(first, last), count)
+            offset = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+            other = known.answers[begins[pair] + offset]
+            different = other != answers[pair]
+            which = torch.from_numpy(pair[different]).to(device)
+            values = block[at[which], torch.from_numpy(other[different]).to(device)]
+            up, even = values > high[which], values >= low[which]
+            above.index_add_(0, which, up.to(above.dtype), alpha=-1)
+            level.index_add_(0, which, (even & ~up).to(level.dtype), alpha=-1)
+        better[index], tied[index] = above.cpu(), level.cpu()
+    return Ranks(better, tied)
+
+
+def _portions(sizes: Ids, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut 0 … n where the sizes add up to about ``limit``."""
+    part = (np.cumsum(sizes) - sizes) // max(1, limit)
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(sizes)]
+    for first, last in pairwise(edges):
+        if first < last:
+            yield first, last
+
+
+def compared_by_row(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """How many scores of row ``at[k]`` are above ``high[k]``, and how many others not below
+    ``low[k]``, int64[len(at)] each; on a CPU.
+
+    A row at a time stays in the cache and is not copied, and NumPy counts it without threads,
+    which would wait for each other more than they count.
+    """
+    scores = block.numpy()
+    counts = np.empty((2, len(at)), np.int64)
+    limits = zip(at.tolist(), high.numpy(), low.numpy(), strict=True)
+    for k, (row, top, bottom) in enumerate(limits):
+        counts[0, k] = np.count_nonzero(scores[row] > top)
+        counts[1, k] = np.count_nonzero(scores[row] >= bottom)
+    return torch.from_numpy(counts[0]), torch.from_numpy(counts[1] - counts[0])
+
+
+def compared_in_blocks(
+    block: Tensor, at: Tensor, high: Tensor, low: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same as :func:`compared_by_row`, many rows at a time."""
+    above, level = torch.empty_like(at), torch.empty_like(at)
+    step = max(1, CELLS // max(1, block.shape[1]))
+    for start in range(0, len(at), step):
+        part = slice(start, start + step)
+        scores = block[at[part]]
+        above[part] = (scores > high[part, None]).sum(1)
+        level[part] = (scores >= low[part, None]).sum(1)
+    return above, level - above

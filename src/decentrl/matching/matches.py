@@ -1,0 +1,94 @@
+"""From scores to answers: the best few, or one each, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from decentrl.config import MatchingConfig
+from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
+from decentrl.matching.confidence import Confidence, evidence
+from decentrl.matching.matchers import apply_matcher
+from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import SparseScores, apply_sparse_matcher, top_pairs
+
+KEPT = 5  # of each entity's best pairs; evidence needs two
+ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
+    "nearest": nearest,
+    "mutual": mutual_nearest,
+    "one-to-one": one_to_one,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """For every row its candidates, best first, on the CPU.
+
+    Attributes:
+        columns: int64[n, top], -1 for none.
+        scores: float32[n, top], NaN for none.
+        confidence: float32[n], how likely the first one is right, NaN where unknown.
+    """
+
+    columns: Tensor
+    scores: Tensor
+    confidence: Tensor
+
+
+def best_pairs(
+    cosine: Scores, matcher: str, config: MatchingConfig, top: int = KEPT
+) -> tuple[SparseScores, SparseScores]:
+    """The best pairs of every row and column by a matcher, and the cosines of the same pairs.
+
+    With ``config.keep`` the matcher itself sees only so many cosines of each entity.
+    """
+    if config.keep:
+        cosines = top_pairs(cosine, max(config.keep, top))
+        return apply_sparse_matcher(cosines, matcher, config), cosines
+    scores = apply_matcher(cosine, matcher, config)
+    pairs = top_pairs(scores, top)
+    values = pairs.values
+    if scores.row is not None and scores.column is not None:
+        values = values - scores.row[pairs.rows] - scores.column[pairs.columns]
+    return pairs, replace(pairs, values=values / scores.scale)
+
+
+def answer(
+    pairs: SparseScores,
+    cosines: SparseScores,
+    *,
+    top: int = 1,
+    assign: str = "nearest",
+    confidence: Confidence | None = None,
+    threshold: float | None = None,
+) -> Answers:
+    """Answer every row.
+
+    Args:
+        pairs, cosines: from :func:`best_pairs`.
+        top: how many candidates; 1 unless ``assign`` is ``nearest``.
+        assign: a key of ``ASSIGNMENTS``.
+        confidence: how sure evidence makes.
+        threshold: rows less sure than this have no answer.
+    """
+    scores, columns = (part.cpu() for part in pairs.best(top))
+    sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
+    if confidence is not None:
+        sure = confidence(evidence(pairs, cosines).features)
+    if assign != "nearest":
+        taken = ASSIGNMENTS[assign](pairs)
+        own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
+        scores = torch.full_like(scores[:, :1], torch.nan)
+        scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()
+        # What speaks for the best candidate says nothing of another one.
+        sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)
+        columns = taken.cpu()[:, None]
+    if threshold is not None:
+        # Compared as they are told, so that the threshold may be a confidence read from an answer.
+        unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))
+        columns[unsure] = -1
+    scores = scores.where(columns >= 0, torch.nan)
+    return Answers(columns, scores.float(), sure.float())

@@ -1,0 +1,225 @@
+"""Completing triples of ids: the best answers of a trained model, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite, isnan
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.queries import Queries
+from decentrl.graph.splits import Splits
+from decentrl.matching.confidence import Confidence, expected_calibration_error, fit_confidence
+from decentrl.nn.prediction import PredictionModel
+
+CALIBRATED = 10
+"""Best answers of a held-out question that calibration looks at."""
+CELLS = 2**24
+"""Scores in memory at a time."""
+
+
+class Answer(NamedTuple):
+    id: int
+    score: float
+    probability: float | None  # of an answer among what is not known yet
+    known: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """A model over what it was told. A kind is a relation or, from n_relations on, a
+    reciprocal: (?, r, t) is the question (t, n_relations + r, ?)."""
+
+    model: PredictionModel
+    vectors: Tensor  # [n, d], made of the triples ``told.now``
+    told: Splits
+    confidence: Confidence | None = None
+
+    def entities(
+        self, entities: Ids, kinds: Ids, known: Queries, top: int, also_known: bool = False
+    ) -> list[list[Answer]]:
+        """The best answers of the questions (entity, kind, ?), int64[b] each; ``top`` at most.
+
+        Args:
+            known: what it holds is no answer, or with ``also_known`` one without a probability.
+        """
+        found = []
+        for part in self._blocks(len(entities)):
+            scores = self.possible(entities[part], kinds[part])
+            old = answered(known, entities[part], kinds[part], len(self.vectors))
+            old = old.to(scores.device)
+            unknown = scores.masked_fill(old, -torch.inf)
+            values, answers = _top(scores if also_known else unknown, top)
+            is_known = old.gather(1, answers).cpu()
+            chances = torch.full(values.shape, torch.nan, dtype=torch.float64)
+            if self.confidence is not None:
+                facts = features(values, unknown).flatten(0, 1).cpu()
+                chances = self.confidence(facts).reshape(values.shape)
+                chances = chances.masked_fill(is_known, torch.nan)
+            columns = (x.tolist() for x in (answers, values, chances, is_known))
+            found += [_listed(*row) for row in zip(*columns, strict=True)]
+        return found
+
+    @torch.no_grad()
+    def relations(
+        self, heads: Ids, tails: Ids, known: Queries, top: int, also_known: bool = False
+    ) -> list[list[Answer]]:
+        """The best relations from heads to tails, int64[b] each, as in :meth:`entities`."""
+        x = self.vectors
+        self.model.eval()
+        h, t = torch.from_numpy(heads), torch.from_numpy(tails)
+        decoder = self.model.decoder
+        answers = self.model.answers(x)
+        scores = decoder.score_relations(x[h.to(x.device)], answers[t.to(x.device)])
+        scores = (scores[:, : self.told.n_relations] * self.model.log_scale.exp()).cpu()
+        # What was never trained says nothing: relations that came later, entities without a vector.
+        scores[:, ~self.told.trained_relations] = -torch.inf
+        scores[self.silent.cpu()[h] | self.nobody.cpu()[t]] = -torch.inf
+        every = np.arange(self.told.n_relations)
+        found = []
+        for values, head, tail in zip(scores, heads, tails, strict=True):
+            places = known.find(np.full(len(every), head), every)
+            rows, index = known.places(places[places >= 0])
+            old = set(every[places >= 0][rows[known.answers[index] == tail]].tolist())
+            order = values.argsort(descending=True)
+            best = [
+                Answer(relation, value, None, relation in old)
+                for relation, value in zip(order.tolist(), values[order].tolist(), strict=True)
+                if isfinite(value) and (also_known or relation not in old)
+            ]
+            found.append(best[:top])
+        return found
+
+    def possible(self, entities: Ids, kinds: Ids) -> Tensor:
+        """Scores of all answers to some questions, -inf for impossible ones: [b, n].
+
+        An entity of which nothing is known has no vector, and where no training triple of a
+        relation joins an entity to itself, none answers a question about itself. A question
+        about an entity without a vector, or with a relation never trained, has no answer at all.
+        """
+        x, relations = self.vectors, kinds % self.told.n_relations
+        asked = torch.from_numpy(entities).to(x.device)
+        scores = self.model.score_all(x, asked, torch.from_numpy(kinds).to(x.device))
+        there = self.told.present if self.model.table is None else self.told.seen
+        scores.masked_fill_(~torch.from_numpy(there).to(x.device), -torch.inf)
+        if self.model.table is None:
+            scores.masked_fill_(self.silent, -torch.inf)
+        alone = torch.from_numpy(~self.told.reflexive[relations]).to(x.device)
+        scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
+        untrained = torch.from_numpy(~self.told.trained_relations[relations]).to(x.device)
+        mute = untrained | self.silent[asked]
+        return scores.masked_fill_(mute[:, None], -torch.inf)
+
+    @cached_property
+    def silent(self) -> Tensor:
+        """Entities that have no vector: bool[n]."""
+        return self.vectors.abs().amax(1) == 0
+
+    def scores(self, entities: Tensor, kinds: Tensor) -> Tensor:
+        """Scores to rank by, int64[b] each → [b, n].
+
+        Entities that have no vector, or a row of a table that was never trained, are the last of
+        all: a distance would find them near everything.
+        """
+        scores = self.model.score_all(self.vectors, entities, kinds)
+        if self.nobody.any():
+            scores[:, self.nobody] = scores.amin(1, keepdim=True)
+        return scores
+
+    @cached_property
+    def nobody(self) -> Tensor:
+        """Entities that an answer cannot be told by: bool[n]."""
+        if self.model.table is None:
+            return self.silent
+        return torch.from_numpy(~self.told.seen).to(self.vectors.device)
+
+    def evidence(self, asked: Queries, known: Queries) -> tuple[Tensor, Tensor]:
+        """Of the best unknown answers of held-out questions: what speaks for them, who is right.
+
+        Returns:
+            float64[n, 2] and bool[n].
+        """
+        facts, right = [], []
+        for part in self._blocks(len(asked)):
+            entities, kinds = asked.entities[part], asked.relations[part]
+            scores = self.possible(entities, kinds)
+            old = answered(known, entities, kinds, len(self.vectors))
+            scores.masked_fill_(old.to(scores.device), -torch.inf)
+            values, answers = _top(scores, CALIBRATED)
+            truth = answered(asked, entities, kinds, len(self.vectors)).to(scores.device)
+            open_ = values.isfinite()
+            facts.append(features(values, scores)[open_].cpu())
+            right.append(truth.gather(1, answers)[open_].cpu())
+        return torch.cat(facts), torch.cat(right)
+
+    def calibrated(self, asked: Queries, known: Queries) -> Confidence:
+        """Probabilities as held-out questions teach them."""
+        facts, right = self.evidence(asked, known)
+        found = fit_confidence(facts, right)
+        if found.weights[0] < 0:  # too little was seen to know that a better score is better
+            facts[:, 0] = 0
+            found = fit_confidence(facts, right)
+        return found
+
+    def reliability(self, asked: Queries, known: Queries) -> dict[str, float]:
+        """How far the probabilities hold for held-out questions; empty where none were learned.
+
+        ``ece`` is the expected calibration error (15 bins of equal mass), ``mean`` the mean
+        probability, ``right`` the share of right answers.
+        """
+        if self.confidence is None or not len(asked):
+            return {}
+        facts, right = self.evidence(asked, known)
+        sure = self.confidence(facts)
+        return {
+            "ece": expected_calibration_error(sure, right),
+            "mean": sure.mean().item(),
+            "right": right.double().mean().item(),
+        }
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        size = max(1, CELLS // max(1, len(self.vectors)))
+        return (slice(start, start + size) for start in range(0, n, size))
+
+
+def answered(known: Queries, entities: Ids, kinds: Ids, n: int) -> Tensor:
+    """Which of n answers ``known`` holds for each question: bool[b, n]."""
+    mask = torch.zeros(len(entities), n, dtype=torch.bool)
+    places = known.find(entities, kinds)
+    has = np.flatnonzero(places >= 0)
+    rows, index = known.places(places[has])
+    mask[torch.from_numpy(has[rows]), torch.from_numpy(known.answers[index])] = True
+    return mask
+
+
+def features(values: Tensor, unknown: Tensor) -> Tensor:
+    """What speaks for an answer among the unknown ones: float64[b, k, 2].
+
+    The logarithm of its share, and that of the best answer's. ``values`` are scores of answers,
+    [b, k], and ``unknown`` all scores, -inf where the answer is known: [b, n].
+    """
+    total = unknown.logsumexp(1, keepdim=True)
+    best = (unknown.amax(1, keepdim=True) - total).expand_as(values)
+    return torch.stack((values - total, best), -1).double()
+
+
+def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    values, answers = scores.topk(min(k, scores.shape[1]), dim=1)
+    return values, answers
+
+
+def _listed(
+    answers: list[int], values: list[float], chances: list[float], known: list[bool]
+) -> list[Answer]:
+    """The answers of one question, without those that are impossible."""
+    return [
+        Answer(answer, value, None if isnan(chance) else chance, old)
+        for answer, value, chance, old in zip(answers, values, chances, known, strict=True)
+        if isfinite(value)
+    ]

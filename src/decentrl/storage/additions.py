@@ -1,0 +1,398 @@
+"""What was added to a run after training, in one SQLite file beside the bundle.
+
+A store knows ids, labels, triples and opaque rows of floats; it knows nothing of models. Each
+addition is one transaction and adds only: a line to the log and pieces (labels, triples, rows of
+floats). An entity's row is that of the last addition that made one, so taking an addition back is
+deleting what it wrote. Numbers are never given twice, so that a reader notices what was taken back.
+
+Nothing in the file changes unseen. A line of the log has the CRC-32 of its pieces and its own one,
+which goes on from that of the line before; the last one is in the state, which has one too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from decentrl.errors import BundleError, InputError
+from decentrl.storage.addition import CHUNK, Addition, Growth, Line
+from decentrl.storage.files import sync_folder
+
+__all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
+
+FILE, LOCK, VERSION = "store.sqlite", "lock", 1
+_PIECES = 20  # bits of a piece's key that count within its addition
+_SCHEMA = f"""
+    CREATE TABLE state (content BLOB, crc INTEGER);
+    CREATE TABLE additions (number INTEGER PRIMARY KEY, line BLOB, crc INTEGER);
+    CREATE TABLE pieces (key INTEGER PRIMARY KEY, content BLOB);
+    PRAGMA user_version = {VERSION};
+"""
+_FORBIDDEN = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+# What the disk or another process does; every other error of SQLite means a damaged file.
+_CIRCUMSTANCES = _FORBIDDEN | {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+
+
+@dataclass(frozen=True)
+class _State:
+    """What changes in place."""
+
+    base: str  # the bundle that was added to
+    last: int = 0  # number of the last addition
+    next: int = 1  # the number of the next one
+    folded: int = 0  # additions up to this number are part of the bundle
+    crc: int = 0  # of the last line
+    sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
+
+
+class Store:
+    """The additions to a run; :meth:`open` it. Whoever reads sees whole additions only."""
+
+    def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
+        self.file = folder / FILE
+        self._base, self._grown_from = base, dict(grown_from or {})
+        self._lock: int | None = None  # the lock file's descriptor, if this is the writer
+        self._thread = threading.RLock()
+        self._connection = _empty(":memory:", base)
+        self._on_disk = False
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        base: str,
+        *,
+        write: bool = False,
+        grown_from: Mapping[str, Any] | None = None,
+    ) -> Store:
+        """The store in a folder, which stands on the bundle with the id ``base``.
+
+        ``grown_from`` is what that bundle says of itself if it was compacted: the id of the bundle
+        before, ``base``, and the number of the last of the ``additions`` in it. With it a fold that
+        was interrupted after the bundle was written is recognised, and finished by a writer.
+
+        There is one writer at a time. A reader may come before the first addition: it leaves no
+        file, and sees that addition when it is there.
+        """
+        store = cls(folder, base, grown_from)
+        try:
+            if write:
+                store._lock = _locked(folder)
+            with store._transaction() as (connection, state):
+                stale = store._read_state(connection) != state
+            if write and stale:
+                store.fold(base)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        with self._thread:
+            self._connection.close()
+            self._on_disk = True  # nothing is to connect again
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Reading
+
+    @property
+    def base(self) -> str:
+        """The id of the bundle that was added to."""
+        return self._base
+
+    @property
+    def last(self) -> int:
+        """The number of the last addition; 0 if there is none."""
+        with self._transaction() as (_, state):
+            return state.last
+
+    def log(self) -> list[Addition]:
+        """Every addition, in order."""
+        with self._transaction() as (connection, state):
+            return [
+                Addition.from_line(line, state.folded) for line in self._lines(connection, state, 0)
+            ]
+
+    def since(self, number: int) -> list[tuple[Addition, Growth]]:
+        """What was added after an addition and is not part of the bundle, in order.
+
+        A :class:`BundleError` if that addition was taken back meanwhile.
+        """
+        with self._transaction() as (connection, state):
+            return [
+                (Addition.from_line(line, state.folded), self._growth(connection, [line]))
+                for line in self._lines(connection, state, max(number, state.folded))
+            ]
+
+    def current(self) -> tuple[int, dict[str, Growth]]:
+        """The number of the last addition, and all that is not part of the bundle, by side."""
+        with self._transaction() as (connection, state):
+            lines = self._lines(connection, state, state.folded)
+            sides = sorted({line["side"] for line in lines})
+            return state.last, {
+                side: self._growth(connection, [line for line in lines if line["side"] == side])
+                for side in sides
+            }
+
+    # Writing
+
+    def add(self, growth: Growth, source: str, facts: Mapping[str, Any]) -> Addition:
+        """Write one addition; it survives whatever happens once this has returned."""
+        self._need_writer()
+        with self._thread, self._errors():
+            if not self._on_disk:
+                self._create()
+        with self._transaction("IMMEDIATE") as (connection, state):
+            growth.check(state.sides.get(growth.side))
+            crcs = []
+            for place, piece in enumerate(growth.pieces()):
+                crcs.append(zlib.crc32(piece))
+                key = state.next << _PIECES | place
+                connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
+            content = json.dumps(growth.line(state.next, source, facts, crcs)).encode()
+            crc = zlib.crc32(content, state.crc)
+            connection.execute("INSERT INTO additions VALUES (?, ?, ?)", (state.next, content, crc))
+            side = [growth.first + len(growth.labels), growth.rows.shape[1]]
+            state = replace(
+                state,
+                last=state.next,
+                next=state.next + 1,
+                crc=crc,
+                sides={**state.sides, growth.side: side},
+            )
+            _write_state(connection, state)
+        return Addition.from_line(json.loads(content), state.folded)
+
+    def undo(self) -> Addition:
+        """Take back the last addition, unless it is part of the bundle."""
+        self._need_writer()
+        with self._transaction("IMMEDIATE") as (connection, state):
+            if state.last == state.folded:
+                remedy = "what was compacted is part of the bundle" if state.last else None
+                raise InputError("there is no addition to take back", file=self.file, remedy=remedy)
+            query = "SELECT number, crc FROM additions WHERE number < ? ORDER BY number DESC"
+            before, crc = connection.execute(query, (state.last,)).fetchone() or (0, 0)
+            (line,) = self._lines(connection, state, before)
+            keys = state.last << _PIECES, (state.last + 1) << _PIECES
+            connection.execute("DELETE FROM pieces WHERE key >= ? AND key < ?", keys)
+            connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
+            sides = {**state.sides, line["side"]: [line["first"], line["rows"][1]]}
+            _write_state(connection, replace(state, last=before, crc=crc, sides=sides))
+        return Addition.from_line(line, state.folded)
+
+    def fold(self, base: str) -> None:
+        """The bundle ``base`` now holds all that was added: keep only the log of it."""
+        self._need_writer()
+        with self._transaction("IMMEDIATE") as (connection, state):
+            connection.execute("DELETE FROM pieces")
+            _write_state(connection, replace(state, base=base, folded=state.last, sides={}))
+        self._base, self._grown_from = base, {}
+        with suppress(sqlite3.OperationalError), self._thread:  # only gives back the space
+            self._connection.execute("VACUUM")
+
+    # One transaction
+
+    @contextmanager
+    def _transaction(self, kind: str = "DEFERRED") -> Iterator[tuple[sqlite3.Connection, _State]]:
+        """A connection at one moment of the store, and the state then."""
+        with self._thread, self._errors():
+            if not self._on_disk and self.file.exists():
+                self._connect()
+            connection = self._connection
+            connection.execute(f"BEGIN {kind}")
+            try:
+                yield connection, self._standing(self._read_state(connection))
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError:  # as of a store that was closed
+            raise
+        except UnicodeDecodeError as error:  # of a message of SQLite that quotes what is damaged
+            raise self._damaged("not the tables that a run writes") from error
+        except (sqlite3.Error, OSError) as error:
+            # Extended codes have the general one in their last byte.
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in _CIRCUMSTANCES and not isinstance(error, OSError):
+                said = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
+                raise self._damaged(said) from error
+            raise BundleError(
+                f"{self.file}: cannot be used ({error}); see that nothing else holds it, "
+                "that its folder may be written and that the disk is not full"
+            ) from error
+
+    def _connect(self) -> None:
+        address = self.file.resolve().as_uri()
+        self._connection.close()
+        self._connection = _connection(f"{address}?mode={'ro' if self._lock is None else 'rw'}")
+        try:
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.OperationalError as error:
+            # Readers share a file beside the store, which a folder may forbid to make. They can do
+            # without where nothing waits in the log to be moved into the store.
+            log = self.file.with_name(f"{FILE}-wal")
+            waiting = log.exists() and log.stat().st_size
+            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._lock is not None or waiting:
+                raise
+            self._connection.close()
+            self._connection = _connection(f"{address}?immutable=1")
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise BundleError(
+                f"{self.file}: format version {version}, but this decentrl reads {VERSION}; "
+                "upgrade decentrl"
+            )
+        if version != VERSION:
+            raise self._damaged(f"format version {version}")
+        if self._lock is not None:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            # What one large addition took is not kept as a log for the small ones.
+            self._connection.execute(f"PRAGMA journal_size_limit = {16 * CHUNK}")
+        self._on_disk = True
+
+    def _create(self) -> None:
+        """An empty store; it appears whole, so that no reader finds half of one."""
+        part = self.file.with_name(f"{FILE}.part")
+        for rest in (part, part.with_name(f"{part.name}-journal")):
+            rest.unlink(missing_ok=True)
+        _empty(str(part), self._base).close()
+        part.replace(self.file)
+        sync_folder(self.file.parent)
+
+    def _need_writer(self) -> None:
+        if self._lock is None:
+            raise ValueError("this store was opened for reading; open it with write=True")
+
+    def _damaged(self, why: str) -> BundleError:
+        return BundleError(f"{self.file}: damaged ({why}); copy the run again")
+
+    # Contents and their checksums
+
+    def _checked(self, content: object, crc: object, start: object = 0) -> bytes:
+        if not isinstance(content, bytes) or not isinstance(start, int):
+            raise self._damaged("a value is missing")
+        if zlib.crc32(content, start) != crc:
+            raise self._damaged("a checksum differs")
+        return content
+
+    def _read_state(self, connection: sqlite3.Connection) -> _State:
+        rows = connection.execute("SELECT content, crc FROM state").fetchall()
+        (last,) = connection.execute("SELECT max(number) FROM additions").fetchone()
+        state = _State(**json.loads(self._checked(*(rows[0] if rows else (None, None)))))
+        if (last or 0) != state.last:
+            raise self._damaged("an addition is missing")
+        return state
+
+    def _standing(self, state: _State) -> _State:
+        """The state as seen from the bundle."""
+        if state.base == self._base:
+            return state
+        if state.last == 0:  # nothing that would depend on a bundle
+            return replace(state, base=self._base, sides={})
+        grown_from = self._grown_from.get("base"), self._grown_from.get("additions")
+        if grown_from == (state.base, state.last):
+            return replace(state, base=self._base, folded=state.last, sides={})
+        raise BundleError(
+            f"{self.file}: these additions were made to another bundle than the one beside them; "
+            "load the run again if it was compacted just now, else restore its bundle"
+        )
+
+    def _lines(self, connection: sqlite3.Connection, state: _State, after: int) -> list[Line]:
+        """The lines of the log after a number."""
+        query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
+        rows = connection.execute(query, (after,)).fetchall()
+        before = 0
+        if after:
+            if not rows or rows[0][0] != after:
+                raise BundleError(
+                    f"{self.file}: addition {after} is not there, it was taken back; "
+                    "load the run again"
+                )
+            before = rows.pop(0)[2]
+        lines = []
+        for number, content, crc in rows:
+            line = json.loads(self._checked(content, crc, before))
+            if line["number"] != number:
+                raise self._damaged("a line of the log is not in its place")
+            lines.append(line)
+            before = crc
+        if before != state.crc:
+            raise self._damaged("the end of the log is missing")
+        return lines
+
+    def _growth(self, connection: sqlite3.Connection, lines: Sequence[Line]) -> Growth:
+        """What additions to one side brought together."""
+
+        def piece(line: Line, place: int) -> bytes:
+            key = line["number"] << _PIECES | place
+            found = connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
+            return self._checked((found.fetchone() or [None])[0], line["pieces"][place])
+
+        return Growth.joined(lines, piece)
+
+
+def _connection(address: str) -> sqlite3.Connection:
+    # Every transaction is written out, and taken by one thread at a time.
+    connection = sqlite3.connect(
+        address, timeout=30, isolation_level=None, check_same_thread=False, uri=True
+    )
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _empty(place: str, base: str) -> sqlite3.Connection:
+    connection = _connection(place)
+    connection.executescript(f"BEGIN; {_SCHEMA} INSERT INTO state VALUES (NULL, NULL); COMMIT")
+    _write_state(connection, _State(base))
+    return connection
+
+
+def _locked(folder: Path) -> int:
+    """Become the only writer."""
+    try:
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if new:
+            sync_folder(folder.parent)  # or a power cut could take all that is kept in it
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise BundleError(
+            f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise BundleError(
+            f"{folder}: another process is adding to this run; wait until it has finished"
+        ) from error
+    return lock
+
+
+def _write_state(connection: sqlite3.Connection, state: _State) -> None:
+    content = json.dumps(asdict(state)).encode()
+    connection.execute("UPDATE state SET content = ?, crc = ?", (content, zlib.crc32(content)))

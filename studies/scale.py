@@ -1,0 +1,129 @@
+"""Who is compared, on which data, with how many seeds: in full, or small enough for minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from decentrl.config import Config, PredictionConfig
+from decentrl.errors import ConfigError
+from studies.layout import Metric, Value
+from studies.run import KINDS, Job, Run
+
+METRICS = (("Hits@1", "hits@1"), ("Hits@10", "hits@10"), ("MRR", "mrr"))
+DIMENSION, EPOCHS = 32, 30  # at most, in a quick run
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table; without a preset it is only cited."""
+
+    label: str
+    preset: str = ""
+    settings: tuple[str, ...] = ()
+
+
+PAPER = Method("decentRL", "paper")
+CODE = Method("decentRL, authors' code", "paper-code")
+STRONG = Method("decentRL, strong", "strong")
+SELF_TRAINED = Method("decentRL, strong, self-trained", "strong", ("self_training.rounds=3",))
+GCN, GAT = Method("GCN-Align", "gcn"), Method("GAT", "gat")
+ALINET, ROTATE = Method("AliNet", "alinet"), Method("RotatE", "rotate")
+TRANSE = Method("TransE", "transe")
+# Wider than the preset, which is to be quick: as a rival it is to be good.
+PROPAGATION = Method("seed propagation", "propagate", ("propagation.relation_dim=512",))
+
+OURS = ("paper", "paper-code", "strong")
+SLOW = ("alinet", "rotate", "rgcn", "compgcn", "lan", "table-tucker", "table-conve")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The data and seeds of a whole reproduction.
+
+    Attributes:
+        pairs: alignment datasets and what tables call them.
+        graphs: prediction datasets likewise; the first has an open world.
+        seeds: of our alignment and of the paper's model in the open world, of alignment baselines,
+            and of other predictions.
+    """
+
+    quick: bool
+    pairs: Sequence[tuple[str, str]]
+    graphs: Sequence[tuple[str, str]]
+    seeds: tuple[int, int, int]
+    sizes: tuple[int, ...]
+
+    def run(
+        self, job: Job, dataset: str, method: Method, *more: str, unseen: float = 0.0,
+        alone: bool = False,
+    ) -> Run | None:  # fmt: skip
+        """The run of a method; None for one that is only cited."""
+        if not method.preset:
+            return None
+        settings = (*method.settings, *more)
+        if self.quick:
+            settings = (*_small(job, method.preset), *settings)
+        return Run(job, dataset, method.preset, settings, unseen, alone=alone)
+
+    def value(
+        self, job: Job, dataset: str, method: Method, metric: Metric, *more: str,
+        unseen: float = 0.0, alone: bool = False, paper: float | None = None, seeds: int = 0,
+    ) -> Value:  # fmt: skip
+        """A cell; in a quick run without the paper's number, which is about other data."""
+        run = self.run(job, dataset, method, *more, unseen=unseen, alone=alone)
+        if job == "prediction":
+            usual = self.seeds[0 if unseen and method == PAPER else 2]
+        else:
+            usual = self.seeds[0 if method.preset in OURS else 1]
+        wanted = min(usual, seeds) if seeds else usual
+        return Value(run, metric, wanted, None if self.quick else paper)
+
+
+@lru_cache(None)
+def _small(job: Job, preset: str) -> tuple[str, ...]:
+    """What makes a preset small; nothing if it is not there."""
+    try:
+        config = KINDS[job].from_preset(preset)
+    except ConfigError:
+        return ()
+    assert isinstance(config, (Config, PredictionConfig))
+    changed = [
+        f"model.dim={min(config.model.dim, DIMENSION)}",
+        f"training.epochs={min(config.training.epochs, EPOCHS)}",
+    ]
+    if isinstance(config, PredictionConfig) and config.decoder.dim:
+        changed.append(f"decoder.dim={min(config.decoder.dim, 2 * DIMENSION)}")
+    return tuple(changed)
+
+
+FULL = Scale(
+    quick=False,
+    pairs=(("dbp15k/zh-en", "ZH-EN"), ("dbp15k/ja-en", "JA-EN"), ("dbp15k/fr-en", "FR-EN")),
+    graphs=(
+        ("fb15k-237", "FB15K-237"), ("wn18rr", "WN18RR"), ("fb15k", "FB15K"), ("wn18", "WN18"),
+    ),
+    seeds=(5, 3, 3),
+    sizes=(64, 128, 256, 512),
+)  # fmt: skip
+QUICK = Scale(
+    quick=True,
+    pairs=(("world", "world"),),
+    graphs=(("world/geonames", "world/geonames"),),
+    seeds=(1, 1, 1),
+    sizes=(8, 16, 32, 64),
+)
+
+
+def fewer_seeds(scale: Scale, most: int) -> Scale:
+    """With at most so many seeds a run; 0 changes nothing."""
+    if not most:
+        return scale
+    ours, baselines, prediction = (min(most, n) for n in scale.seeds)
+    return replace(scale, seeds=(ours, baselines, prediction))
+
+
+def numbers(text: str) -> list[float | None]:
+    """``".589/.819/.672 –/.5/.6"`` as a flat list; a dash is no number."""
+    return [None if x in ("-", "–") else float(x) for part in text.split() for x in part.split("/")]

@@ -1,0 +1,276 @@
+"""The exact index is what comparing all would give; the fast one misses little and tells damage."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from decentrl.errors import BundleError, ConfigError, InputError, MissingExtraError
+from decentrl.storage.index import ExactIndex, FaissIndex
+from decentrl.storage.index import exact as module
+
+
+class Stored:
+    """Vectors that are handed out in blocks only."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        self.shape, self._vectors, self.largest = tuple(vectors.shape), vectors, 0
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, chosen: slice, /) -> Tensor:
+        self.largest = max(self.largest, chosen.stop - chosen.start)
+        return self._vectors[chosen].clone()
+
+
+def brute(
+    vectors: Tensor,
+    queries: Tensor,
+    top: int,
+    scale: float = 1.0,
+    bias: Tensor | None = None,
+    allowed: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """All scores in float64, sorted whole."""
+    scores = scale * (queries.double().numpy() @ vectors.double().numpy().T)
+    if bias is not None:
+        scores = scores + bias.double().numpy()
+    scores = scores.astype(np.float32)
+    if allowed is not None:
+        scores[:, ~allowed.numpy()] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    best = np.full((len(queries), top), -np.inf, np.float32)
+    best[:, : order.shape[1]] = np.take_along_axis(scores, order, 1)
+    ids = np.full((len(queries), top), -1)
+    ids[:, : order.shape[1]] = order
+    ids[best == -np.inf] = -1
+    return torch.from_numpy(best), torch.from_numpy(ids)
+
+
+def clusters(n: int, dim: int = 32, seed: int = 0, each: int = 40) -> Tensor:
+    chance = torch.Generator().manual_seed(seed)
+    centres = normalize(torch.randn(max(1, n // each), dim, generator=chance))
+    which = torch.randint(len(centres), (n,), generator=chance)
+    return normalize(centres[which] + torch.randn(n, dim, generator=chance) * dim**-0.5)
+
+
+def same(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
+    torch.testing.assert_close(found[1], expected[1], rtol=0, atol=0)
+    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0)
+
+
+def recall(found: Tensor, truth: Tensor) -> float:
+    return (truth[:, :, None] == found[:, None, :]).any(2).float().mean().item()
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_exact_is_brute_force_with_ties(data: st.DataObject) -> None:
+    """Quarters are exact in any order of summation, and few of them tie often."""
+    n, b, dim = (data.draw(st.integers(low, high)) for low, high in ((0, 60), (0, 5), (1, 4)))
+    chance = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    vectors = torch.randint(-1, 2, (n, dim), generator=chance) / 4
+    queries = torch.randint(-1, 2, (b, dim), generator=chance) / 4
+    bias = torch.randint(-2, 3, (n,), generator=chance) / 16 if data.draw(st.booleans()) else None
+    allowed = torch.rand(n, generator=chance) < 0.5 if data.draw(st.booleans()) else None
+    top, scale = data.draw(st.integers(1, 70)), data.draw(st.sampled_from((1.0, 2.0)))
+    index = ExactIndex(vectors, block=data.draw(st.sampled_from((1, 64, 300, 1 << 20))))
+    found = index.search(queries, top, scale=scale, bias=bias, allowed=allowed)
+    same(found, brute(vectors, queries, top, scale, bias, allowed))
+
+
+@pytest.mark.parametrize("top", [1, 10, 100])
+def test_exact_is_brute_force_on_real_numbers(top: int) -> None:
+    vectors = clusters(5000)
+    vectors[100:4000:7] = vectors[50]  # ties among numbers that are rounded
+    vectors[3::11] = 0
+    queries = torch.cat((vectors[40:60], clusters(30, seed=1)))
+    bias = torch.rand(5000, generator=torch.Generator().manual_seed(2)).round(decimals=1)
+    for extra in (None, bias):
+        found = ExactIndex(vectors, block=1 << 16).search(queries, top, scale=2, bias=extra)
+        same(found, brute(vectors, queries, top, 2, extra))
+
+
+def test_blocks_of_any_size_give_the_same() -> None:
+    vectors, queries = clusters(3000), clusters(20, seed=1)
+    whole = ExactIndex(vectors).search(queries, 10)
+    for block in (5000, 12_345, 100_000):
+        same(ExactIndex(vectors, block).search(queries, 10), whole)
+
+
+def test_many_queries_are_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, queries = clusters(500), clusters(20, seed=1)
+    together = ExactIndex(vectors).search(queries, 5)
+    monkeypatch.setattr(module, "_QUERIES", 7)
+    same(ExactIndex(vectors).search(queries, 5), together)
+    alone = [ExactIndex(vectors).search(query[None], 5) for query in queries]
+    same((torch.cat([s for s, _ in alone]), torch.cat([i for _, i in alone])), together)
+
+
+def test_stored_vectors_are_read_in_blocks() -> None:
+    vectors, queries = clusters(3000), clusters(3, seed=1)
+    stored = Stored(vectors)
+    same(ExactIndex(stored, block=128 * 500).search(queries, 4), brute(vectors, queries, 4))
+    assert stored.largest == 500
+    fast = FaissIndex.build(Stored(vectors))
+    same(fast.search(queries, 4, probes=fast.lists), brute(vectors, queries, 4))
+
+
+@pytest.mark.parametrize("build", [ExactIndex, FaissIndex.build])
+def test_wrong_questions_say_what_to_do(build: type[ExactIndex]) -> None:
+    index = build(clusters(100, 8))
+    with pytest.raises(ConfigError, match="at least 1"):
+        index.search(torch.zeros(1, 8), 0)
+    with pytest.raises(ConfigError, match="above 0"):
+        index.search(torch.zeros(1, 8), 1, scale=-1)
+    with pytest.raises(InputError, match=r"give a matrix \[b, 8\]"):
+        index.search(torch.zeros(1, 7), 1)
+
+
+# FAISS
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Tensor:
+    return clusters(8000)
+
+
+@pytest.fixture(scope="module")
+def built(vectors: Tensor) -> FaissIndex:
+    """Nobody changes it."""
+    return FaissIndex.build(vectors, stamp="run 1")
+
+
+def test_the_fast_index_finds_nearly_all(vectors: Tensor, built: FaissIndex) -> None:
+    queries = normalize(vectors[::40] + torch.randn(200, 32) * 0.02)
+    truth = ExactIndex(vectors).search(queries, 10)
+    found = built.search(queries, 10)
+    assert built.lists == 8000 // 39
+    assert built.probes < built.lists / 4
+    assert built.recall >= 0.97
+    assert recall(found[1], truth[1]) >= 0.95
+    # What is found has its true score.
+    exact = (queries[:, None].double() * vectors[found[1]].double()).sum(2)
+    torch.testing.assert_close(found[0], exact.float(), rtol=0, atol=0)
+
+
+def test_all_lists_give_the_exact_answer(vectors: Tensor, built: FaissIndex) -> None:
+    queries, allowed = clusters(50, seed=1), torch.arange(8000) % 3 > 0
+    bias = torch.rand(8000) * 1e-3
+    for options in ({}, {"allowed": allowed}, {"scale": 2.0, "bias": bias, "allowed": allowed}):
+        found = built.search(queries, 10, probes=built.lists, **options)
+        same(found, brute(vectors, queries, 10, **options))
+
+
+def test_a_bias_orders_anew_who_was_found(vectors: Tensor, built: FaissIndex) -> None:
+    query = vectors[:1]
+    near = built.search(query, 5)[1][0]
+    bias = torch.zeros(8000)
+    bias[near[4]] = 10
+    assert built.search(query, 5, bias=bias)[1][0].tolist() == near[[4, 0, 1, 2, 3]].tolist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 38, 39, 80, 200])
+def test_few_vectors(n: int) -> None:
+    vectors, queries = clusters(n, 8), clusters(3, 8, seed=1)
+    index = FaissIndex.build(vectors)
+    assert len(index) == n
+    same(index.search(queries, 7, probes=index.lists), brute(vectors, queries, 7))
+    assert len(index.search(queries[:0], 7)[1]) == 0
+
+
+def test_equal_vectors_do_not_stop_the_building() -> None:
+    vectors = clusters(1, 8).expand(500, 8)
+    index = FaissIndex.build(vectors, lists=20)
+    assert (
+        index.search(vectors[:1], 3)[0].tolist()
+        == ExactIndex(vectors).search(vectors[:1], 3)[0].tolist()
+    )
+
+
+def test_changing_is_as_building_anew(vectors: Tensor) -> None:
+    before, after = vectors[:4000].clone(), vectors[:5000].clone()
+    index = FaissIndex.build(before)
+    after[100:200] = clusters(100, seed=5)
+    index.add(torch.arange(4000, 5000), after[4000:])
+    index.add(torch.arange(100, 200), after[100:200])
+    assert len(index) == 5000
+    queries, allowed = torch.cat((clusters(20, seed=1), after[150:160])), torch.ones(5000).bool()
+    everywhere = index.lists
+    same(index.search(queries, 10, probes=everywhere), brute(after, queries, 10))
+    allowed[[7, 150, 4500]] = False
+    assert index.remove(torch.tensor([7, 150, 4500, 99_999])) == 3
+    assert len(index) == 4997
+    found = index.search(queries, 10, probes=everywhere)
+    same(found, brute(after, queries, 10, allowed=allowed))
+    index.add(torch.tensor([7]), after[7:8])
+    assert index.search(after[7:8], 1)[1].item() == 7
+    with pytest.raises(InputError, match="an id of its own"):
+        index.add(torch.tensor([8, 8]), after[:2])
+
+
+def test_building_is_repeatable(vectors: Tensor, built: FaissIndex) -> None:
+    again = FaissIndex.build(vectors)
+    queries = clusters(50, seed=1)
+    same(again.search(queries, 10, probes=1), built.search(queries, 10, probes=1))
+    with pytest.raises(ConfigError, match="use 1 to 10"):
+        FaissIndex.build(vectors[:10], lists=11)
+
+
+def test_an_index_comes_back_as_it_was(built: FaissIndex, tmp_path: Path) -> None:
+    file = tmp_path / "vectors.index"
+    built.save(file)
+    assert [p.name for p in tmp_path.iterdir()] == ["vectors.index"]
+    back = FaissIndex.load(file)
+    assert (back.stamp, back.probes, back.recall) == ("run 1", built.probes, built.recall)
+    queries = clusters(20, seed=1)
+    same(back.search(queries, 10), built.search(queries, 10))
+    back.add(torch.tensor([8000]), queries[:1])
+    back.remove(torch.tensor([8000]))
+    same(back.search(queries, 10), built.search(queries, 10))
+
+
+def test_damage_of_any_byte_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "small.index"
+    FaissIndex.build(clusters(10, 4), stamp="x").save(file)
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(BundleError, match=r"small\.index: .*; build the index again"):
+            FaissIndex.load(file)
+    for size in (0, 3, 35, 36, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        with pytest.raises(BundleError, match=r"small\.index"):
+            FaissIndex.load(file)
+    with pytest.raises(BundleError, match="build it first"):
+        FaissIndex.load(tmp_path / "none")
+
+
+def test_a_failed_save_leaves_the_old_file(
+    built: FaissIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "vectors.index"
+    FaissIndex.build(clusters(10, 4)).save(file)
+    before = file.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        built.save(file)
+    assert [p.name for p in tmp_path.iterdir()] == ["vectors.index"]
+    assert file.read_bytes() == before
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for use in (lambda: FaissIndex.build(clusters(5)), lambda: FaissIndex.load(tmp_path / "x")):
+        with pytest.raises(MissingExtraError, match=r"pip install 'decentrl\[ann\]'"):
+            use()
+    assert ExactIndex(clusters(5)).search(clusters(1), 1)[0].shape == (1, 1)
