@@ -57,7 +57,7 @@ def test_the_wheel_holds_all_files_of_the_package_and_no_other(wheel: Path) -> N
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == expected
-    assert {"decentrl/py.typed", "decentrl/presets/paper.toml"} <= names
+    assert {"decentrl/py.typed", "decentrl/config/presets/paper.toml"} <= names
     assert "decentrl/data/world/triples_1.tsv.gz" in names
 
 

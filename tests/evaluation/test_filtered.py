@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from decentrl.evaluation import filtered
 from decentrl.evaluation.filtered import compared_by_row, compared_in_blocks, rank_answers
 from decentrl.evaluation.metrics import mean_rank
 from decentrl.graph.queries import Queries
-from decentrl.matching import filtered
 
 N, R = 5, 2
 Triples = list[tuple[int, int, int]]

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from decentrl import mapped
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.predictor import Predictor
+from decentrl.storage import mapped
 from decentrl.storage.bundle import VERSION
 
 HERE = Path(__file__).parent

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from decentrl import neighbours
 from decentrl.aligner import Aligner
 from decentrl.errors import ConfigError, InputError, UnknownLabelError
+from decentrl.growth import neighbours
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.predictor import Predictor
 from decentrl.storage.index import FaissIndex

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from decentrl.nn import answers
+from decentrl.nn import all_answers as answers
 from decentrl.nn.all_answers import answer_loss
 
 B, N, D = 6, 9, 4

@@ -12,9 +12,9 @@ from torch import Tensor
 from decentrl.config import PredictionConfig
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
-from decentrl.matching import completion
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.prediction import PredictionModel
+from decentrl.scorers import completion
 from decentrl.scorers.completion import Completion, answered, features
 
 N, R = 8, 3

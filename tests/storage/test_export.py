@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from decentrl import export as module
 from decentrl.errors import ConfigError, InputError
+from decentrl.storage import export as module
 from decentrl.storage.export import FORMATS, Part, export_vectors
 
 Matrix = npt.NDArray[np.float32]
@@ -195,7 +195,7 @@ def test_a_failure_in_the_middle_leaves_the_old_file(
 def test_a_killed_export_leaves_no_file_that_looks_whole(format: str, tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, numpy as np\n"
-        "from decentrl import export\n"
+        "from decentrl.storage import export\n"
         "export.BLOCK = 40\n"
         "def labels():\n"
         "    yield from map(str, range(11))\n"

@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
 
-from decentrl import mapped
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.errors import BundleError
 from decentrl.storage import bundle as bundle_module
+from decentrl.storage import mapped
 from decentrl.storage.bundle import MANIFEST, Bundle, bundle_id, read_bundle, write_bundle
 from decentrl.storage.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
 
 BLOCK = 61  # so that rows lie across the ends of blocks
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 Opened = Bundle[Config, AlignmentTask]
 
 

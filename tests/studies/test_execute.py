@@ -101,7 +101,9 @@ if __name__ == "__main__":
 def test_who_works_for_a_command_that_is_killed_ends_too(tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(LONG, "utf-8")
-    with subprocess.Popen([sys.executable, str(script)], cwd=tmp_path) as command:
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}  # studies are not installed
+    with subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, env=env) as command:
         children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
 
         def workers() -> list[str]:
