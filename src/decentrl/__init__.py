@@ -1,11 +1,12 @@
 """Entity representations for open-world knowledge graphs.
 
 Public names are imported on first use, so that ``import decentrl`` and ``decentrl --help``
-do not wait for torch.
+do not wait for torch. Messages go to the logger ``decentrl``, which is quiet by default.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,30 +19,63 @@ if TYPE_CHECKING:
     from decentrl.data.graph_task import GraphTask
     from decentrl.data.knowledge_graph import KnowledgeGraph
     from decentrl.data.registry import load_dataset
+    from decentrl.data.results import Evaluation, ResultTable
+    from decentrl.errors import (
+        BundleError,
+        ConfigError,
+        DecentRLError,
+        DecentRLWarning,
+        InputError,
+        MissingExtraError,
+        NotFittedError,
+        UnknownLabelError,
+    )
     from decentrl.predictor import Predictor
 
 _HOMES = {
     "Aligner": "decentrl.aligner",
     "AlignmentTask": "decentrl.data.alignment_task",
+    "BundleError": "decentrl.errors",
     "Config": "decentrl.config",
+    "ConfigError": "decentrl.errors",
+    "DecentRLError": "decentrl.errors",
+    "DecentRLWarning": "decentrl.errors",
+    "Evaluation": "decentrl.data.results",
     "GraphTask": "decentrl.data.graph_task",
+    "InputError": "decentrl.errors",
     "KnowledgeGraph": "decentrl.data.knowledge_graph",
+    "MissingExtraError": "decentrl.errors",
+    "NotFittedError": "decentrl.errors",
     "PredictionConfig": "decentrl.config",
     "Predictor": "decentrl.predictor",
+    "ResultTable": "decentrl.data.results",
+    "UnknownLabelError": "decentrl.errors",
     "load_dataset": "decentrl.data.registry",
 }
 
 __all__ = [
     "Aligner",
     "AlignmentTask",
+    "BundleError",
     "Config",
+    "ConfigError",
+    "DecentRLError",
+    "DecentRLWarning",
+    "Evaluation",
     "GraphTask",
+    "InputError",
     "KnowledgeGraph",
+    "MissingExtraError",
+    "NotFittedError",
     "PredictionConfig",
     "Predictor",
+    "ResultTable",
+    "UnknownLabelError",
     "__version__",
     "load_dataset",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
