@@ -37,6 +37,10 @@ class AlignmentTask:
     auxiliary: tuple[Ids, Ids] | None = None
     unknown: npt.NDArray[np.bool_] | None = None
 
+    def __repr__(self) -> str:
+        links = f"{len(self.train)} links, {len(self.valid)} to validate, {len(self.test)} to test"
+        return f"AlignmentTask({self.name!r}, {self.left}, {self.right}, {links})"
+
     @property
     def open_world(self) -> bool:
         return self.auxiliary is not None

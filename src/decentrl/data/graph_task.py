@@ -36,6 +36,10 @@ class GraphTask:
     auxiliary: Ids | None = None
     new_entities: Ids | None = None
 
+    def __repr__(self) -> str:
+        valid, test = len(self.valid), len(self.test)
+        return f"GraphTask({self.name!r}, {self.graph}, {valid} to validate, {test} to test)"
+
     @property
     def open_world(self) -> bool:
         return self.auxiliary is not None
@@ -65,7 +69,7 @@ class GraphTask:
         held = _removable(graph, order, sum(sizes))
         cut = round(len(held) * sizes[0] / max(1, sum(sizes)))
         triples = graph.triples
-        train = graph.with_triples(np.delete(triples, held, axis=0))
+        train = replace(graph, triples=np.delete(triples, held, axis=0))
         return cls(name, train, triples[np.sort(held[cut:])], triples[np.sort(held[:cut])])
 
     @classmethod
@@ -108,12 +112,8 @@ class GraphTask:
             0.0 if "test" in rows else test_share,
         )
         task = cls.from_graph(source_name(triples, "graph"), train, *shares, seed)
-        return replace(
-            task,
-            graph=replace(task.graph, counts=train.counts),
-            valid=rows.get("validation", task.valid),
-            test=rows.get("test", task.test),
-        )
+        held = rows.get("validation", task.valid), rows.get("test", task.test)
+        return replace(task, valid=held[0], test=held[1])
 
     def read_triples(self, source: Source) -> Ids:
         """Other triples of the same entities and relations, int64[n, 3]."""

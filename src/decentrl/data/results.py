@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 from functools import wraps
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -32,13 +33,13 @@ class ResultTable:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
 
-    @classmethod
-    def from_rows(cls, rows: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> Any:
+    @staticmethod
+    def from_rows(rows: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> ResultTable:
         """The table of rows, which may lack some values; its columns are in order of appearance."""
         if schema is not None:
-            return cls(pa.Table.from_pylist(list(rows), schema))
+            return ResultTable(pa.Table.from_pylist(list(rows), schema))
         names = dict.fromkeys(name for row in rows for name in row)
-        return cls(pa.table({name: [row.get(name) for row in rows] for name in names}))
+        return ResultTable(pa.table({x: [row.get(x) for row in rows] for x in names}))
 
     def to_arrow(self) -> pa.Table:
         """The pyarrow Table."""
@@ -51,10 +52,8 @@ class ResultTable:
 
     def to_pandas(self) -> Any:
         """The pandas DataFrame."""
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("to_pandas()", "pandas") from None
+        if find_spec("pandas") is None:
+            raise MissingExtraError("to_pandas()", "pandas")
         return self._table.to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -64,13 +63,16 @@ class ResultTable:
         return int(self._table.num_rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.to_pylist())
+        for batch in self._table.to_batches(max_chunksize=4096):
+            yield from batch.to_pylist()
 
     def __getitem__(self, key: str | int | slice) -> Any:
-        """A column by its name, a row by its place, or a slice of the rows."""
+        """A column by its name, a row by its place, or a list of rows by a slice."""
         if isinstance(key, str):
             return self._table.column(key)
-        return self.to_pylist()[key]
+        places = range(len(self))[key]
+        rows = self._table.take([places] if isinstance(places, int) else list(places)).to_pylist()
+        return rows[0] if isinstance(places, int) else rows
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copying and pickling ask before there is a table
@@ -118,7 +120,7 @@ class ResultTable:
         """Names, the first rows as text, which columns are numbers, and a line on the others."""
         schema = self._table.schema
         numbers = [pa.types.is_floating(x) or pa.types.is_integer(x) for x in schema.types]
-        first = self._table.slice(0, SHOWN).to_pylist()
+        first = self._table.slice(0, min(SHOWN, len(self))).to_pylist()
         rows = [[_text(row[name]) for name in schema.names] for row in first]
         more = len(self) - len(rows)
         return list(schema.names), rows, numbers, [f"… and {more:,} more"] if more else []
@@ -139,6 +141,12 @@ class Evaluation(ResultTable):
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as in ``results.json``."""
         return self.rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        return super().__getitem__(key) if isinstance(key, str) else self.rows[key]
 
 
 def _text(value: Any) -> str:

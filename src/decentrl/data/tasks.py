@@ -1,4 +1,4 @@
-"""What a job's ``fit`` takes, as a task: a task, the name of a dataset, files, or data in memory."""
+"""Makes tasks of what ``fit`` takes: tasks, names of datasets, files, and data in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
-from decentrl.data.readers import source_name
 from decentrl.data.registry import load_dataset
 from decentrl.errors import InputError
 
@@ -21,14 +20,11 @@ def load_task(kind: type[AnyTask], name: str, open_world: bool = False) -> AnyTa
     """The dataset of a name or folder; one for the other job is an error."""
     task = load_dataset(name, open_world)
     if not isinstance(task, kind):
-        job = "alignment" if kind is AlignmentTask else "prediction"
-        graphs = (
-            "one graph, alignment needs two"
-            if job == "alignment"
-            else ("two graphs, prediction needs one")
-        )
+        is_one = isinstance(task, GraphTask)
+        problem = "one graph, alignment needs two" if is_one else "two graphs, prediction needs one"
+        job = "alignment" if is_one else "prediction"
         raise InputError(
-            f"{name} is {graphs}", remedy=f"`decentrl data list` shows the datasets for {job}"
+            f"{name} is {problem}", remedy=f"`decentrl data list` shows the datasets for {job}"
         )
     return task
 
@@ -71,8 +67,19 @@ def as_graph_task(
         return source
     if isinstance(source, str | PathLike) and not Path(source).is_file():
         return load_task(GraphTask, str(source))
-    if isinstance(valid, float | int) and isinstance(test, float | int):
-        return GraphTask.from_graph(source_name(source, "graph"), source, valid, test, seed)
-    shares = [float(x) if isinstance(x, float | int) else 0.0 for x in (valid, test)]
-    held = [None if isinstance(x, float | int) else x for x in (valid, test)]
-    return GraphTask.read(source, *held, valid_share=shares[0], test_share=shares[1], seed=seed)
+    (valid_share, valid_triples), (test_share, test_triples) = map(_held_out, (valid, test))
+    if isinstance(source, KnowledgeGraph) and valid_triples is None and test_triples is None:
+        return GraphTask.from_graph("graph", source, valid_share, test_share, seed)  # keeps its ids
+    return GraphTask.read(
+        source,
+        valid_triples,
+        test_triples,
+        valid_share=valid_share,
+        test_share=test_share,
+        seed=seed,
+    )
+
+
+def _held_out(given: float | Source) -> tuple[float, Source | None]:
+    """A share, or triples."""
+    return (float(given), None) if isinstance(given, float | int) else (0.0, given)

@@ -22,12 +22,14 @@ def pick_device(device: str | int | torch.device = "auto") -> torch.device:
         raise ConfigError(
             f"no device {device!r}; there are: auto, cpu, cuda, cuda:N, mps"
         ) from None
+    if found.type == "cpu":
+        return torch.device("cpu")
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError("there is no CUDA device here; use --device cpu")
         if (found.index or 0) >= (n := torch.cuda.device_count()):
             raise ConfigError(f"there is no device {found} here; use cuda:0 to cuda:{n - 1}")
-    elif found.type != "cpu" and not _can_hold_tensors(found):
+    elif not _can_hold_tensors(found):
         raise ConfigError(f"the device {found} cannot be used here; use --device cpu")
     return found
 

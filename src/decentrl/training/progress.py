@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 Row = dict[str, Any]
@@ -95,12 +96,12 @@ def _drawn(epochs: int, label: str) -> Iterator[Draw]:
 
 def _notebook_bar(epochs: int, label: str) -> Draw:
     """A bar of HTML that is updated in place: rich's own needs ipywidgets in a notebook."""
-    from IPython.display import HTML, display
+    ipython: Any = import_module("IPython.display")
 
     def page(done: int, note: str) -> Any:
         text = html.escape(f"{done}/{epochs}  {note}")
         bar = f'<progress value="{done}" max="{epochs}"></progress>'
-        return HTML(f"{html.escape(label)} {bar} {text}")
+        return ipython.HTML(f"{html.escape(label)} {bar} {text}")
 
-    handle = display(page(0, ""), display_id=True)
+    handle = ipython.display(page(0, ""), display_id=True)
     return lambda done, note: handle.update(page(done, note))
