@@ -32,26 +32,22 @@ if TYPE_CHECKING:
     )
     from decentrl.predictor import Predictor
 
+_ERRORS = (
+    "BundleError ConfigError DecentRLError DecentRLWarning InputError MissingExtraError "
+    "NotFittedError UnknownLabelError"
+)
 _HOMES = {
     "Aligner": "decentrl.aligner",
     "AlignmentTask": "decentrl.data.alignment_task",
-    "BundleError": "decentrl.errors",
     "Config": "decentrl.config",
-    "ConfigError": "decentrl.errors",
-    "DecentRLError": "decentrl.errors",
-    "DecentRLWarning": "decentrl.errors",
     "Evaluation": "decentrl.data.results",
     "GraphTask": "decentrl.data.graph_task",
-    "InputError": "decentrl.errors",
     "KnowledgeGraph": "decentrl.data.knowledge_graph",
-    "MissingExtraError": "decentrl.errors",
-    "NotFittedError": "decentrl.errors",
     "PredictionConfig": "decentrl.config",
     "Predictor": "decentrl.predictor",
     "ResultTable": "decentrl.data.results",
-    "UnknownLabelError": "decentrl.errors",
     "load_dataset": "decentrl.data.registry",
-}
+} | dict.fromkeys(_ERRORS.split(), "decentrl.errors")
 
 __all__ = [
     "Aligner",

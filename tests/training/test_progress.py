@@ -15,6 +15,7 @@ from decentrl.training.progress import describe, progress_bar, should_show
 ROWS: list[dict[str, Any]] = [
     {"epoch": 1, "loss": 2.5, "seconds": 0.1},
     {"epoch": 2, "loss": 1.25, "valid_mrr": 0.75, "seconds": 0.1},
+    {"epoch": 3, "loss": 1.0, "seconds": 0.1},
 ]
 
 
@@ -27,7 +28,7 @@ class Screen(io.StringIO):
 
 def run(progress: bool | None = None) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
-    with progress_bar(2, "training", progress, seen.append) as on_epoch:
+    with progress_bar(3, "training", progress, seen.append) as on_epoch:
         for row in ROWS:
             on_epoch(row)
     return seen
@@ -39,8 +40,8 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert should_show(None)
     assert run() == ROWS
     assert "training" in screen.getvalue()
-    assert "2/2" in screen.getvalue()
-    assert "loss 1.25" in screen.getvalue()
+    assert "3/3" in screen.getvalue()
+    assert "loss 1  valid mrr 0.750" in screen.getvalue()
     screen.truncate(0)
     assert run(progress=False) == ROWS
     assert screen.getvalue() == ""
@@ -66,11 +67,12 @@ def test_a_notebook_updates_one_display(monkeypatch: pytest.MonkeyPatch) -> None
     assert should_show(None)
     assert run() == ROWS
     assert [page.partition("</progress>")[2].strip() for page in pages] == [
-        "0/2",
-        "1/2  loss 2.5",
-        "2/2  loss 1.25  valid mrr 0.750",
+        "0/3",
+        "1/3  loss 2.5",
+        "2/3  loss 1.25  valid mrr 0.750",
+        "3/3  loss 1  valid mrr 0.750",
     ]
-    assert 'value="2" max="2"' in pages[-1]
+    assert 'value="3" max="3"' in pages[-1]
 
 
 def test_epochs_are_described_by_what_they_have() -> None:
@@ -78,4 +80,5 @@ def test_epochs_are_described_by_what_they_have() -> None:
         "",
         "loss 2.5",
         "loss 1.25  valid mrr 0.750",
+        "loss 1",
     ]

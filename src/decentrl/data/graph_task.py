@@ -16,8 +16,8 @@ from decentrl.data.knowledge_graph import (
 )
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_table, source_name
-from decentrl.data.table import triple_ids
-from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.data.table import distinct_labels, triple_ids
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
 
@@ -95,11 +95,8 @@ class GraphTask:
             for what, source in given.items()
             if source is not None
         }
-        columns = [[table.columns[i] for table in tables.values()] for i in range(3)]
-        entities, relations = (
-            Vocabulary.sorted(x for column in part for x in column.unique().to_pylist())
-            for part in (columns[0] + columns[2], columns[1])
-        )
+        entities = distinct_labels(tables.values(), 0, 2)
+        relations = distinct_labels(tables.values(), 1)
         graph = KnowledgeGraph(entities, relations, NO_TRIPLES)
         sets = DisjointSets(graph.sizes, "triple")
         rows = {

@@ -51,7 +51,7 @@ class KnowledgeGraph:
             source: a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped; rows
                 (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
                 Arrow table.
-            format: of a file, where its extension does not tell.
+            format: of a file, where its extension is not one of these.
         """
         return _assemble(read_table(source, format=format))
 

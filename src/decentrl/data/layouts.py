@@ -1,4 +1,4 @@
-"""Folders as the field publishes its datasets, recognised by the names of their files.
+"""Reads folders of datasets as the field publishes them, recognised by the names of their files.
 
 - DBP15K: ``triples_1|2``, ``sup_pairs``, ``ref_pairs``, optional ``ent_ids_1|2``, ``rel_ids_1|2``
 - OpenEA: ``rel_triples_1|2``, ``721_5fold/1/train_links``, ``valid_links``, ``test_links``
@@ -25,7 +25,7 @@ from decentrl.data.knowledge_graph import (
     row_keys,
 )
 from decentrl.data.readers import read_table
-from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, triple_ids
+from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, distinct_labels, triple_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
@@ -91,17 +91,20 @@ class _Names:
     labels: Vocabulary
 
     @classmethod
-    def read(cls, file: Path) -> _Names:
-        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary."""
-        table = read_table(file, IDENTIFIER)
-        return cls(*(_unique(table, column, what) for column, what in enumerate(IDENTIFIER)))
+    def read(cls, file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
+        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary.
 
-    @classmethod
-    def of(cls, tables: Iterable[Table], *columns: int) -> _Names:
-        """Without an id file the tokens in the triples are the labels."""
-        parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
-        vocabulary = Vocabulary.sorted(label for part in parts for label in part)
-        return cls(vocabulary, vocabulary)
+        Without one, the tokens in these columns of the triples are the labels.
+        """
+        if file is None:
+            vocabulary = distinct_labels(tables, *columns)
+            return cls(vocabulary, vocabulary)
+        table = read_table(file, IDENTIFIER)
+        return cls(_unique(table, 0, "id"), _unique(table, 1, "label"))
+
+    def by_label(self) -> _Names:
+        """The same where the triples name entities by their labels in spite of an id file."""
+        return _Names(self.labels, self.labels)
 
 
 def _unique(table: Table, column: int, what: str) -> Vocabulary:
@@ -140,9 +143,8 @@ class _Side:
 def _read_side(folder: Path, i: int) -> _Side:
     """The graph ``i`` of a folder of the layout of DBP15K."""
     triples = read_table(require(folder, f"triples_{i}"))
-    files = find_file(folder, f"ent_ids_{i}"), find_file(folder, f"rel_ids_{i}")
-    entities = _Names.read(files[0]) if files[0] else _Names.of([triples], 0, 2)
-    relations = _Names.read(files[1]) if files[1] else _Names.of([triples], 1)
+    entities = _Names.read(find_file(folder, f"ent_ids_{i}"), [triples], 0, 2)
+    relations = _Names.read(find_file(folder, f"rel_ids_{i}"), [triples], 1)
     return _Side.of(triples, entities, relations)
 
 
@@ -223,9 +225,9 @@ def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
         for part in ("train", "valid", "test")
         if (file := find_file(folder, part))
     }
-    entities = _label_names(find_file(folder, "entities"), tables.values(), 0, 2)
-    relations = _label_names(find_file(folder, "relations"), tables.values(), 1)
-    side = _Side.of(tables["train"], entities, relations)
+    entities = _Names.read(find_file(folder, "entities"), tables.values(), 0, 2)
+    relations = _Names.read(find_file(folder, "relations"), tables.values(), 1)
+    side = _Side.of(tables["train"], entities.by_label(), relations.by_label())
     held = [side.ids(tables[x]) if x in tables else NO_TRIPLES for x in ("valid", "test")]
     valid, test = (x[first_occurrences(x, side.graph.sizes)] for x in held)
     if opened is None:
@@ -234,11 +236,3 @@ def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
     table = read_table(require(opened, "new_entities"), IDENTIFIER)
     new = np.unique(column_ids(table, 1, entities.labels, "known entity"))
     return GraphTask(name, train, valid, test, auxiliary, new)
-
-
-def _label_names(file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
-    """Here the triples name entities by label even if there is an id file."""
-    if file is None:
-        return _Names.of(tables, *columns)
-    labels = _Names.read(file).labels
-    return _Names(labels, labels)

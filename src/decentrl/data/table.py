@@ -109,6 +109,12 @@ def find_ids(table: Table, column: int, vocabulary: Vocabulary) -> Ids:
     return found
 
 
+def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
+    """The sorted vocabulary of some columns of all tables."""
+    parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
+    return Vocabulary.sorted(label for part in parts for label in part)
+
+
 def column_ids(table: Table, column: int, vocabulary: Vocabulary, what: str) -> Ids:
     """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
     ids = find_ids(table, column, vocabulary)

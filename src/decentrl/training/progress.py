@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -36,14 +36,15 @@ def progress_bar(
         progress: see :func:`should_show`.
         on_epoch: also called with each row.
     """
-    shown = should_show(progress)
-    with _drawn(epochs, label) if shown else _hidden() as draw:
-        done = 0
+    bar = _drawn(epochs, label) if should_show(progress) else nullcontext(lambda done, note: None)
+    with bar as draw:
+        done, last = 0, Row()
 
         def call(row: Row) -> None:
             nonlocal done
-            done = max(done + 1, row.get("epoch", 0))
-            draw(done, describe(row))
+            done = max(done + 1, row.get("epoch", 0))  # a run that is resumed does not begin at 1
+            last.update(row)  # validation is not measured in every epoch
+            draw(done, describe(last))
             if on_epoch is not None:
                 on_epoch(row)
 
@@ -60,11 +61,6 @@ def describe(row: Row) -> str:
 
 
 Draw = Callable[[int, str], None]
-
-
-@contextmanager
-def _hidden() -> Iterator[Draw]:
-    yield lambda done, note: None
 
 
 @contextmanager
