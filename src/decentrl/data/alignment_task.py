@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph
+from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source as Source
 from decentrl.data.readers import read_table, source_name
 from decentrl.data.table import LINK, Table, find_ids, unknown_label
@@ -67,14 +66,10 @@ class AlignmentTask:
 
     def content_hash(self) -> str:
         """SHA-256 over graphs, links and, in an open world, what arrives later."""
-        digest = hashlib.sha256((self.left.content_hash() + self.right.content_hash()).encode())
-        parts = [self.train, self.valid, self.test, *(self.auxiliary or ())]
-        if self.unknown is not None:
-            parts.append(self.unknown.astype(np.int64))
-        for part in parts:
-            digest.update(np.array([len(part)], "<i8").tobytes())
-            digest.update(np.ascontiguousarray(part, "<i8").tobytes())
-        return digest.hexdigest()
+        graphs = self.left.content_hash() + self.right.content_hash()
+        unknown = None if self.unknown is None else self.unknown.astype(np.int64)
+        parts = (self.train, self.valid, self.test, *(self.auxiliary or ()), unknown)
+        return hash_arrays(graphs, parts)
 
     def read_links(self, source: Source) -> Ids:
         """Other links between the same graphs, int64[n, 2]."""

@@ -76,7 +76,7 @@ def _slow_tsv(data: bytes, file: Path, names: tuple[str, ...]) -> tuple[pa.Chunk
     rows = _split_tsv(data, file)
     for number, row in enumerate(rows, 1):
         _check_row(row, number, file, names, "tab")
-    return string_columns(rows, len(names))
+    return string_columns(zip(*rows, strict=True))
 
 
 def _slow_csv(
@@ -97,7 +97,7 @@ def _slow_csv(
         ) from None
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")
-    return string_columns(rows, len(names))
+    return string_columns(zip(*rows, strict=True))
 
 
 def tsv_rows(data: bytes, file: Path) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +12,7 @@ from decentrl.data.knowledge_graph import (
     KnowledgeGraph,
     as_graph,
     first_occurrences,
+    hash_arrays,
 )
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_table, source_name
@@ -119,12 +119,8 @@ class GraphTask:
 
     def content_hash(self) -> str:
         """SHA-256 over the graph, the splits and, in an open world, what arrives later."""
-        digest = hashlib.sha256(self.graph.content_hash().encode())
-        for part in (self.valid, self.test, self.auxiliary, self.new_entities):
-            if part is not None:
-                digest.update(np.array([len(part)], "<i8").tobytes())
-                digest.update(np.ascontiguousarray(part, "<i8").tobytes())
-        return digest.hexdigest()
+        parts = (self.valid, self.test, self.auxiliary, self.new_entities)
+        return hash_arrays(self.graph.content_hash(), parts)
 
 
 def _removable(graph: KnowledgeGraph, order: Ids, limit: int) -> Ids:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.memory import Source, read_memory
+from decentrl.data.memory import Source, in_memory, label_columns
 from decentrl.data.readers import read_table
 from decentrl.data.table import TRIPLE, Table, encode
 from decentrl.data.table import is_text as is_text
@@ -67,7 +67,7 @@ class KnowledgeGraph:
                 f"heads, relations and tails differ in number ({sizes})",
                 remedy="give one of each per triple",
             )
-        return _assemble(read_memory(zip(*columns, strict=True)))
+        return _assemble(label_columns(columns, TRIPLE, in_memory("triples")))
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -76,8 +76,9 @@ class KnowledgeGraph:
 
     def to_arrow(self) -> pa.Table:
         """The triples as a table of labels: head, relation, tail."""
-        labels = (self.entities.to_arrow(), self.relations.to_arrow(), self.entities.to_arrow())
-        columns = [x.take(pa.array(ids)) for x, ids in zip(labels, self.triples.T, strict=True)]
+        entities, relations = self.entities.to_arrow(), self.relations.to_arrow()
+        parts = zip((entities, relations, entities), self.triples.T, strict=True)
+        columns = [labels.take(pa.array(ids)) for labels, ids in parts]
         return pa.table(columns, names=list(TRIPLE))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -134,6 +135,16 @@ def _sorted_ids(column: pa.ChunkedArray) -> tuple[Vocabulary, Ids]:
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     return Vocabulary(labels.take(pa.array(order)).to_pylist()), ranks[codes]
+
+
+def hash_arrays(start: str, parts: Iterable[Ids | None]) -> str:
+    """SHA-256 over a text and the arrays that are there, each after its length."""
+    digest = hashlib.sha256(start.encode())
+    for part in parts:
+        if part is not None:
+            digest.update(np.array([len(part)], "<i8").tobytes())
+            digest.update(np.ascontiguousarray(part, "<i8").tobytes())
+    return digest.hexdigest()
 
 
 def distinct_rows(rows: Ids, sizes: tuple[int, ...]) -> Ids:

@@ -36,10 +36,14 @@ Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | Interchan
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table."""
 
 
+def in_memory(what: str) -> Table:
+    """An empty table that names its rows in errors as ``what``, such as triples."""
+    return Table(Path(), (), lambda row: row, memory=what)
+
+
 def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
-    what = {TRIPLE: "triples", LINK: "links"}.get(names, "rows")
-    place = Table(Path(), (), lambda row: row, memory=what)
+    place = in_memory("links" if names == LINK else "triples")
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         return arrow_columns(_arrow(pa.table, source, place), names, place)
     if hasattr(source, "__dataframe__"):
@@ -48,7 +52,7 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
         return arrow_columns(_arrow(from_dataframe, source, place), names, place)
     if not isinstance(source, Iterable) or isinstance(source, bytes):
         raise InputError(
-            f"{type(source).__name__} is no source of {what}",
+            f"{type(source).__name__} is no source of {place.memory}",
             remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
         )
     return _from_rows(source, names, place)
@@ -67,16 +71,24 @@ def _arrow(convert: Any, source: Any, place: Table) -> pa.Table:
 def _from_rows(source: Iterable[Any], names: tuple[str, ...], place: Table) -> Table:
     rows = list(source)
     for i, row in enumerate(rows):
-        whole = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
+        whole = type(row) in (tuple, list) or (
+            isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
+        )
         if not whole or len(row) != len(names):
             raise place.error(
                 f"{row!r} is none of the {place.memory}", i, f"give ({', '.join(names)})"
             )
-        for label, name in zip(row, names, strict=True):
-            if not is_text(label):
-                problem = f"the {name} {label!r} is no text"
-                raise place.error(problem, i, "give non-empty strings; convert others with str()")
-    return replace(place, columns=string_columns(rows, len(names)))
+    return label_columns(list(zip(*rows, strict=True)) or [()] * len(names), names, place)
+
+
+def label_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], place: Table) -> Table:
+    """Columns of labels, each checked to be text; ``place`` names the source in errors."""
+    for column, name in zip(columns, names, strict=True):
+        if not all(map(is_text, column)):
+            row, label = next((i, x) for i, x in enumerate(column) if not is_text(x))
+            problem = f"the {name} {label!r} is no text"
+            raise place.error(problem, row, "give non-empty strings; convert others with str()")
+    return replace(place, columns=string_columns(columns))
 
 
 def arrow_columns(

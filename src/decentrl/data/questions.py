@@ -42,7 +42,7 @@ def read_questions(
                 i,
                 "leave one of head, relation and tail empty, or write ? there",
             )
-    table = Table(file, string_columns(rows, len(TRIPLE)), place.line_of)
+    table = Table(file, string_columns(zip(*rows, strict=True)), place.line_of)
     for column, name in enumerate(TRIPLE):
         known, what = (relations, "relation") if name == "relation" else (entities, "entity")
         for i, row in enumerate(rows):

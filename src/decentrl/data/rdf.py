@@ -39,7 +39,7 @@ def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Tabl
     def line_of(row: int) -> int | None:
         return _ntriples_line(data, numbers[row]) if kind == "nt" else None
 
-    return Table(file, string_columns(rows, len(names)), line_of, literals)
+    return Table(file, string_columns(zip(*rows, strict=True)), line_of, literals)
 
 
 def _statements(data: bytes, file: Path, kind: str) -> tuple[list[Any], list[int], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,9 +75,8 @@ def is_text(label: object) -> bool:
         return False
 
 
-def string_columns(rows: Iterable[Sequence[str]], width: int) -> tuple[pa.ChunkedArray, ...]:
-    """Rows of ``width`` labels as pyarrow columns."""
-    columns = list(zip(*rows, strict=True)) or [()] * width
+def string_columns(columns: Iterable[Iterable[str]]) -> tuple[pa.ChunkedArray, ...]:
+    """Columns of labels as those of pyarrow."""
     return tuple(pa.chunked_array([pa.array(column, pa.string())]) for column in columns)
 
 
