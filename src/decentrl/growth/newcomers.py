@@ -388,8 +388,7 @@ class PredictionInduction(Induction):
         view: GraphView | RelationalView
         relations: Tensor | None = None
         if model.encoder == "dan":
-            settings = {"layers": model.layers, "residual": model.residual}
-            view = self._graph_view(part, trained, states, **settings)
+            view = self._graph_view(part, trained, states, layers=model.layers)
         else:
             few, kinds = self._with_few_relations(part)
             view, relations = self._relational_view(few, trained, kinds), self.relations[kinds]

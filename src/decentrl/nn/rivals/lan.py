@@ -34,6 +34,9 @@ class LAN(nn.Module):
     does without.
     """
 
+    input_dropout = 0.2
+    """Share of the entities whose input embedding is left out in a step, as if they were new."""
+
     def __init__(self, n_entities: int, n_relations: int, dim: int) -> None:
         super().__init__()
         self.entities = nn.Parameter(torch.empty(n_entities, dim))
@@ -52,7 +55,7 @@ class LAN(nn.Module):
         edges, units = view.edges, F.normalize(self.relations, dim=-1)
         readable = view.seen[edges.nodes.columns]
         kept = readable if kept is None else kept & readable
-        # An embedding that was never trained is nobody's business, not even times 0.
+        # An embedding that was never trained must not count, not even times 0.
         inputs = torch.where(view.seen[:, None], inputs, 0)
         along = edge_dots(inputs, units, edges.pairs)
         weights = self._rules(view, inputs, kept)

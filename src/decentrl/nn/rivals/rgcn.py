@@ -56,7 +56,13 @@ class RGCN(nn.Module):
     """
 
     def __init__(
-        self, n_entities: int, n_relations: int, dim: int, layers: int, bases: int, dropout: float
+        self,
+        n_entities: int,
+        n_relations: int,
+        dim: int,
+        layers: int,
+        bases: int = 4,
+        dropout: float = 0.4,
     ) -> None:
         super().__init__()
         self.entities = nn.Parameter(torch.empty(n_entities, dim))
