@@ -668,8 +668,9 @@ def test_an_aligner_has_no_match_for_who_has_no_vector(split: tuple[AlignmentTas
 
 
 def test_an_island_cannot_be_explained(people_split: tuple[KnowledgeGraph, Rows]) -> None:
-    settings = ("model.dim=8", "model.relations=off", "training.epochs=1")
+    """Neither an entity nor a relation of training is next to it."""
+    settings = ("model.dim=8", "training.epochs=1")
     predictor = Predictor.from_preset("paper", *settings, device="cpu").fit(people_split[0])
-    predictor.add([("island", "knows", "rock")])
+    predictor.add([("island", "drifts by", "rock")])
     with pytest.raises(InputError, match="nothing known reaches 'island'"):
         predictor.explain("island")

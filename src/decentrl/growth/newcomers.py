@@ -188,7 +188,7 @@ class Induction:
             len(self.seen_relations),
             seen=trained,
             seen_relations=self.seen_relations,
-            given=there,
+            frozen=there,
             growth=growth,
             **settings,
         ).to(self.device)
@@ -336,7 +336,7 @@ class AlignmentInduction(Induction):
         lengths = self.propagation.lengths(edges, made[PROPAGATION], new, kinds)
         total = torch.zeros(len(new), device=self.device).index_add_(0, edges.edges.rows, lengths)
         share = self.weight * lengths / total.clamp(min=1e-12)[edges.edges.rows]
-        ends = edges.edges.rows, edges.edges.columns, kinds[edges.kinds]
+        ends = edges.edges.rows, edges.edges.columns, kinds[edges.directed_relations]
         return [*found, Attention(*ends, share)], made
 
     def _propagation_view(self, part: Neighbourhood) -> tuple[PropagationView, Tensor]:

@@ -79,7 +79,7 @@ class AlignmentModel(nn.Module):
         """
         with eval_mode(self):
             inputs = self.entities if inputs is None else inputs
-            layers: list[Tensor] = self.dan(inputs, view, given=given)
+            layers: list[Tensor] = self.dan(inputs, view, frozen=given)
             parts = self._parts(layers, inputs, view)
             vectors = parts[0].new_empty(len(parts[0]), self.dim)
             for start in range(0, len(vectors), 4096):  # one large tensor, not three

@@ -1,7 +1,7 @@
-"""Losses over all answers of a question, without ever holding the scores of a whole batch.
+"""The softmax loss over all answers of a question, in blocks that bound memory.
 
-Scores of a block of questions are made, turned into gradients at once, and forgotten: a loss is
-one number, so its gradient can be had in the forward pass; the backward pass only scales it.
+Scores of a block of questions are turned into gradients in the forward pass and dropped; the
+backward pass only scales these gradients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decoders: how likely (h, r, t) is, from the vectors of h and t.
+"""Decoders: scores of triples (h, r, t) from the vectors of h and t.
 
-Every one of them is written as a product: a question (h, r, ?) becomes a vector, and the score of
-an answer is its product with the answer's vector. So all answers are one matrix product away.
+Each is written as a product: a question (h, r, ?) becomes a vector, and the score of an answer is
+its product with the answer's vector, so that all answers are scored by one matrix product.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Distance(Decoder):
         return 2 * self.moved(heads, relations)
 
     def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """Where the answer should be."""
+        """The point that an answer is compared with: [b, dim]."""
         raise NotImplementedError
 
     def bias(self, vectors: Tensor) -> Tensor:
@@ -201,17 +201,17 @@ class TuckER(Decoder):
         if heads.is_cuda and len(heads) * self.core[0].numel() * 4 <= 2**31:
             return self._finish(self._all_at_once(heads, relations))
         # A matrix for each question would be too much; one for each relation that occurs is not.
-        kinds, which = torch.unique(relations, return_inverse=True)
-        matrices = torch.einsum("uk,kij->uij", self.relations[kinds], self.core)
+        distinct, which = torch.unique(relations, return_inverse=True)
+        matrices = torch.einsum("uk,kij->uij", self.relations[distinct], self.core)
         matrices = self.matrix_dropout(matrices)
         order = torch.argsort(which, stable=True)
-        counts = torch.bincount(which, minlength=len(kinds)).tolist()
+        counts = torch.bincount(which, minlength=len(distinct)).tolist()
         groups = torch.split(heads[order], counts)
         parts = [group @ matrix for group, matrix in zip(groups, matrices, strict=True)]
         return self._finish(torch.cat(parts)[torch.argsort(order)])
 
     def _all_at_once(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """The same without a step for each relation: a card has the room, and waits for steps."""
+        """The same without a step for each relation, which is faster on a GPU."""
         matrices = gather(self.relations, relations) @ self.core.flatten(1)
         matrices = self.matrix_dropout(matrices).view(-1, self.dim, self.dim)
         return torch.bmm(heads[:, None], matrices)[:, 0]
@@ -228,7 +228,7 @@ class TuckER(Decoder):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation; a single row, too few to normalise by, gets what is known."""
+    """Batch normalisation; a single row in training is normalised by the running statistics."""
 
     def forward(self, rows: Tensor) -> Tensor:
         if self.training and len(rows) == 1:
@@ -237,7 +237,7 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(rows)
 
     def slope(self) -> Tensor:
-        """What a coordinate is multiplied by, by what is known."""
+        """The factor of each coordinate by the running statistics: [dim]."""
         assert self.running_var is not None
         return self.weight * (self.running_var + self.eps).rsqrt()
 

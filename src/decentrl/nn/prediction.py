@@ -137,18 +137,18 @@ class PredictionModel(nn.Module):
         view: View,
         inputs: Tensor,
         kept: Any = None,
-        given: FrozenStates | None = None,
+        frozen: FrozenStates | None = None,
         relations: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """g of every entity, and what the encoder's stages made: [n_entities, width] each."""
         if self.dan is not None:
-            layers: list[Tensor] = self.dan(inputs, view, kept, given)
+            layers: list[Tensor] = self.dan(inputs, view, kept, frozen)
             return layers[-1], layers
         if self.baseline is not None:
             return self._baseline_vectors(view, inputs, None if kept is None else kept[0]), []
         assert self.reflection is not None
         g: Tensor = self.reflection(
-            view, inputs=inputs, kept=kept, given=given, relations=relations
+            view, inputs=inputs, kept=kept, frozen=frozen, relations=relations
         )
         return g, [g]
 
@@ -216,7 +216,7 @@ class PredictionModel(nn.Module):
 
     @torch.no_grad()
     def grown(
-        self, view: View, inputs: Tensor, given: FrozenStates, relations: Tensor | None = None
+        self, view: View, inputs: Tensor, frozen: FrozenStates, relations: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed_with_states` of new entities among others whose states stay as they are.
 
@@ -225,7 +225,7 @@ class PredictionModel(nn.Module):
             relations: vectors of the relations of a relational ``view``; default: all.
         """
         with eval_mode(self):
-            g, states = self._encode(view, inputs, given=given, relations=relations)
+            g, states = self._encode(view, inputs, frozen=frozen, relations=relations)
             # What came later has no embedding of its own.
             own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
             return self._join(g, own), states

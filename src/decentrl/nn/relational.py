@@ -98,7 +98,7 @@ class RelationalModel(nn.Module):
         with eval_mode(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
-            encode = partial(self.encoder, given=given, relations=relations)
+            encode = partial(self.encoder, frozen=given, relations=relations)
             states: Tensor = encode(near, inputs=inputs, kept=kept)
             new = (~given.mask & (states.abs().amax(1) > 0)).nonzero()[:, 0]
             induced = self.induced(states[new], length)

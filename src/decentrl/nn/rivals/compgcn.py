@@ -1,4 +1,4 @@
-"""CompGCN: neighbours composed with relations, which are learned along (Vashishth et al., 2020)."""
+"""CompGCN: neighbours composed with their relations, updated in each layer (Vashishth, 2020)."""
 
 from __future__ import annotations
 
@@ -116,8 +116,10 @@ def _from_spectrum(rows: Tensor, dim: int) -> Tensor:
 
 
 class CompGCN(nn.Module):
-    """It is centralised: an entity's own embedding takes part, and where that was never trained it
-    is read as it was at first, as the paper's model would.
+    """Layers of :class:`CompGCNLayer` over a table of input embeddings.
+
+    It is centralised: an entity's own embedding takes part, and where that was never trained it is
+    read as it was initialised, as the paper's model would.
 
     Args:
         unit: vectors have a length of about 1 at first, like embeddings, instead of √dim.

@@ -24,7 +24,7 @@ class LAN(nn.Module):
         T_r(e_j), \quad T_r(e) = e - (e^\top \hat r)\, \hat r,
         \quad \alpha^{attention} = \mathrm{softmax}(u^\top \tanh(W T_r(e_j)))
 
-    The logic weights say how much a relation tells of an entity
+    The logic weights are how informative a relation is of an entity
     (:func:`~decentrl.graph.baselines.informative`); an entity's sum to 1. Nothing of the entity
     itself enters, and neighbours that training never saw are left out.
 

@@ -38,9 +38,9 @@ class RGCNLayer(nn.Module):
     def forward(self, h: Tensor, view: BaselineView, shares: Tensor) -> Tensor:
         """h [n_entities, dim], 1 / |N_r(i)| of every edge [n_edges] → [n_entities, dim]."""
         total: Tensor = self.own(h)
-        kinds = view.edges.relations.columns
+        relations = view.edges.relations.columns
         for basis, mixture in zip(self.bases, self.mixture, strict=True):
-            weights = shares * mixture.index_select(0, kinds)
+            weights = shares * mixture.index_select(0, relations)
             total = total + weighted_sum(weights, basis(h), view.edges.nodes)
         return total
 
