@@ -312,15 +312,15 @@ class Predictor(GrowingModel[PredictionState]):
 
     def _entities(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         graph = self.task.graph
-        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)  # type: ignore[misc]
-        kinds = graph.relations.ids(r for _, r, _ in queries)  # type: ignore[misc]
+        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)
+        kinds = graph.relations.ids(r for _, r, _ in queries)
         kinds = kinds + len(graph.relations) * np.array([h is None for h, _, _ in queries])
         return self._completion.entities(given, kinds, self._splits.every, top, known)
 
     def _relations(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         entities = self.task.graph.entities
-        heads = entities.ids(h for h, _, _ in queries)  # type: ignore[misc]
-        tails = entities.ids(t for _, _, t in queries)  # type: ignore[misc]
+        heads = entities.ids(h for h, _, _ in queries)
+        tails = entities.ids(t for _, _, t in queries)
         return self._completion.relations(heads, tails, self._splits.every, top, known)
 
     def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:

@@ -97,7 +97,9 @@ class AlignmentState:
         """What a bundle holds; vectors and memories stay in its files until they are read."""
         matching = dict(bundle.matching)
         found = matching.pop("found").numpy() if "found" in matching else NO_LINKS.copy()
-        sureness = {s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching}
+        sureness: Mapping[str, Tensor] = {
+            s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching
+        }
         vectors: Mapping[str, Tensor | MappedRows] = bundle.mapped_vectors
         if device.type != "cpu":
             vectors = {side: rows.to(device) for side, rows in bundle.vectors.items()}

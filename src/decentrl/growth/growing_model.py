@@ -122,7 +122,8 @@ class GrowingModel(ABC, Generic[L]):
         """What it knows now; an error if it has learned nothing."""
         if self._state is None:
             raise NotFittedError(
-                f"this {type(self).__name__.lower()} has learned nothing yet; call fit or load first"
+                f"this {type(self).__name__.lower()} has learned nothing yet; "
+                "call fit or load first"
             )
         return self._state
 

@@ -1,9 +1,8 @@
-"""Two coordinates of a vector that say whether its entity has a counterpart already.
+"""Two coordinates of a vector for how surely its entity has a counterpart already.
 
-Self-training finds counterparts. An entity that has a sure one is unlikely to be the counterpart of
-an entity without, above all of one that arrives later. The two coordinates are an angle, by which an
-entity without a counterpart is opposite to one with a sure one, so every matcher, index and file
-takes it into account.
+Self-training finds counterparts. An entity with a sure one is unlikely to be the counterpart of an
+entity without, above all of one that arrives later. The two coordinates are an angle, by which an
+entity without a counterpart is opposite to one with a sure one, so every matcher and index uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def mark_counterparts(vectors: Tensor, sureness: Tensor, weight: float) -> Tenso
     0 for a sure counterpart and π for none: alike adds ``weight``, opposite takes it away.
 
     Args:
-        vectors: [n, d + 2]; the first d are of length 1, or 0 where nothing is known of an entity.
+        vectors: [n, d + 2]; the first d are of length 1, or 0 where an entity has no neighbours.
         sureness: [n], between 0 (none) and 1.
     """
     own, angle = vectors[:, :-WIDTH], vectors[:, -WIDTH:]

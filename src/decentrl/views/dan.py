@@ -120,7 +120,7 @@ class DANView(View):
             self_entity=model.self_entity,
         )
         with eval_mode(self):
-            layers = self.dan(inputs, structure, given=part.frozen(states, model.layers + 1))
+            layers = self.dan(inputs, structure, frozen=part.frozen(states, model.layers + 1))
             vectors, states = self._joined(structure, inputs, layers, None)
         return Rows(vectors, {STATES: states, INPUTS: inputs})
 
@@ -164,7 +164,8 @@ class DANObjective(LinkObjective):
         distillation = self.config.distillation
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)
-        return loss + distillation.weight * taught
+        total: Tensor = loss + distillation.weight * taught
+        return total
 
 
 def dan_attentions(model: nn.Module, calls: list[tuple[Any, tuple[Any, ...]]]) -> list[Attention]:

@@ -74,7 +74,7 @@ class Part:
             len(self.seen_relations),
             seen=self.trained,
             seen_relations=self.seen_relations,
-            given=there,
+            frozen=there,
             growth=growth,
             **settings,
         ).to(self.device)

@@ -85,4 +85,4 @@ class SeedView(View):
         edges = view.edges
         total = torch.zeros(len(part.new), device=part.device).index_add_(0, edges.rows, lengths)
         share = lengths / total.clamp(min=1e-12)[edges.rows]
-        return [Attention(edges.rows, edges.columns, relations[view.kinds], share)]
+        return [Attention(edges.rows, edges.columns, relations[view.directed_relations], share)]

@@ -112,7 +112,7 @@ class ReflectionView(View):
         with eval_mode(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
-            encode = partial(self.encoder, given=frozen, relations=relations)
+            encode = partial(self.encoder, frozen=frozen, relations=relations)
             states: Tensor = encode(near, inputs=inputs, kept=kept)
             new = (part.new & (states.abs().amax(1) > 0)).nonzero()[:, 0]
             induced = self.induced(states[new], part.shared[LENGTH].to(part.device))

@@ -53,4 +53,4 @@ def make_view(config: Config, n_entities: int, n_relations: int) -> View | None:
     name = config.model.encoder
     if name == "none":
         return None
-    return view_type(name)(config, n_entities, n_relations)  # type: ignore[call-arg]
+    return view_type(name)(config, n_entities, n_relations)
