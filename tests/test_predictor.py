@@ -231,7 +231,7 @@ def test_what_was_held_out_is_no_news_either(fitted: Predictor) -> None:
 
 def test_with_a_table_nobody_new_is_an_answer(task: GraphTask) -> None:
     """Rows of a table that were never trained are 0 or random, which may beat trained ones."""
-    predictor = make("model.output=table", "loss.kind=bce", "training.epochs=2").fit(task)
+    predictor = make("model.output=table", "training.epochs=2").fit(task)
     asked = {"head": "person 1", "relation": "knows", "top": 1000}
     before = set(predictor.predict(**asked)["tail"].to_pylist())
     predictor.add([(f"new {i}", "knows", "person 2") for i in range(5)])

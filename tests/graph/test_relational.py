@@ -68,9 +68,9 @@ def check_pairs(built: RelationalEdges) -> None:
 @settings(deadline=None)
 def test_directed_edges_are_both_directions_of_every_triple_sorted(triples: Triples) -> None:
     edges = DirectedEdges.of(ids(triples), R, "cpu")
-    columns = (edges.rows.tolist(), edges.columns.tolist(), edges.kinds.tolist())
+    columns = (edges.rows.tolist(), edges.columns.tolist(), edges.directed_relations.tolist())
     assert list(zip(*columns, strict=True)) == sorted(both_directions(triples).elements())
-    assert edges.n_kinds == 2 * R
+    assert edges.n_directed == 2 * R
 
 
 @given(triple_lists)
@@ -163,7 +163,7 @@ def test_without_masks_who_has_a_triple_is_seen_and_so_is_every_relation() -> No
 def test_seeds_travel_along_every_triple_also_along_a_loop(triples: Triples) -> None:
     view = PropagationView.build(ids(triples), N, R)
     rows, columns = view.edges.rows.tolist(), view.edges.columns.tolist()
-    found = list(zip(rows, columns, view.kinds.tolist(), strict=True))
+    found = list(zip(rows, columns, view.directed_relations.tolist(), strict=True))
     assert found == sorted(both_directions(triples).elements())
     assert (view.edges.n_rows, view.edges.n_columns) == (N, N)
 

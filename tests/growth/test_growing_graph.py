@@ -667,9 +667,16 @@ def test_an_aligner_has_no_match_for_who_has_no_vector(split: tuple[AlignmentTas
     assert "silent" not in aligner.neighbours(KNOWN, top=100)["entity"].to_pylist()
 
 
-def test_an_island_cannot_be_explained(people_split: tuple[KnowledgeGraph, Rows]) -> None:
-    settings = ("model.dim=8", "model.relations=off", "training.epochs=1")
-    predictor = Predictor.from_preset("paper", *settings, device="cpu").fit(people_split[0])
-    predictor.add([("island", "knows", "rock")])
+def test_an_island_cannot_be_explained(split: tuple[AlignmentTask, Rows]) -> None:
+    """No link reaches the relation "odd", and so nothing that hangs on it alone."""
+    task = split[0]
+    names, relations = task.left.entities.copy(), task.left.relations.copy()
+    names.append(["far", "away"])
+    relations.append(["odd"])
+    odd = np.array([[len(names) - 2, len(relations) - 1, len(names) - 1]])
+    left = KnowledgeGraph(names, relations, np.concatenate((task.left.triples, odd)))
+    more = AlignmentTask("x", left, task.right, task.train, task.valid, task.test)
+    aligner = Aligner.from_preset(*ALIGNERS["propagate"], device="cpu").fit(more)
+    aligner.add([("island", "odd", "rock")], side="left")
     with pytest.raises(InputError, match="nothing known reaches 'island'"):
-        predictor.explain("island")
+        aligner.explain("island", side="left")

@@ -418,7 +418,9 @@ def edges_without(triples: np.ndarray, kept: Tensor) -> RelationalEdges:
     """The edges made of nothing but those that are kept."""
     every = DirectedEdges.of(triples, R, "cpu")
     apart = every.rows != every.columns
-    rows, columns, kinds = (part[apart][kept] for part in (every.rows, every.columns, every.kinds))
+    rows, columns, kinds = (
+        part[apart][kept] for part in (every.rows, every.columns, every.directed_relations)
+    )
     return RelationalEdges.build(DirectedEdges(rows, columns, kinds, 2 * R), N)
 
 

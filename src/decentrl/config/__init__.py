@@ -1,42 +1,34 @@
 """Every setting of a run, as frozen dataclasses; TOML is their written form.
 
-A preset is a TOML file that names only what differs from the defaults.
+A preset is a TOML file that names only what differs from the defaults, which are those of the
+preset ``strong``.
 """
 
-from decentrl.config.jobs import (
-    Config,
-    DecoderConfig,
-    DistillationConfig,
-    LossConfig,
-    MatchingConfig,
-    ModelConfig,
-    PredictionConfig,
-    PredictionLossConfig,
-    PredictionModelConfig,
-    PropagationConfig,
-    SelfTrainingConfig,
-    TrainingConfig,
-    must_grow,
+from decentrl.config.alignment import Config, MatchingConfig
+from decentrl.config.prediction import PredictionConfig
+from decentrl.config.registry import must_grow, register_encoder
+from decentrl.config.settings import (
+    DEFAULT_PRESET,
+    Settings,
+    preset_names,
+    read_preset,
+    setting,
+    to_toml,
 )
-from decentrl.config.settings import DEFAULT_PRESET, Settings, preset_names, read_preset, to_toml
+from decentrl.config.shared import EncoderSettings, Steps
 
 __all__ = [
     "DEFAULT_PRESET",
     "Config",
-    "DecoderConfig",
-    "DistillationConfig",
-    "LossConfig",
+    "EncoderSettings",
     "MatchingConfig",
-    "ModelConfig",
     "PredictionConfig",
-    "PredictionLossConfig",
-    "PredictionModelConfig",
-    "PropagationConfig",
-    "SelfTrainingConfig",
     "Settings",
-    "TrainingConfig",
+    "Steps",
     "must_grow",
     "preset_names",
     "read_preset",
+    "register_encoder",
+    "setting",
     "to_toml",
 ]

@@ -1,4 +1,4 @@
-"""Who is next to whom: compressed sparse rows and their transpose, ids only."""
+"""Sparse adjacency matrices: compressed rows and their transpose, ids only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triples that came after training, by the new entities they are about; ids only."""
+"""Triples added after training, indexed by the new entities in them; ids only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from decentrl.graph.hops import frequent_patterns
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """Entities whose vectors are to be made, with everything these are made of.
+    """New entities to encode, with the triples and neighbours that their vectors depend on.
 
     Attributes:
         entities: ids of the graph, increasing int64[n]; their places are the local ids.
         triples: int64[m, 3], local entity ids, relations as in the graph.
-        new: bool[n], the entities to be made; the others are given.
+        new: bool[n], the entities to be encoded; the states of the others are frozen.
         later: bool[m], the triples that came after training.
-        dropped: the patterns of paths that training left out, [k, 2]; None if nobody asks.
+        dropped: the patterns of paths that training left out, [k, 2]; None without two-hop
+            neighbours.
     """
 
     entities: Ids
@@ -33,7 +34,7 @@ class Neighbourhood:
 
     @property
     def made(self) -> Ids:
-        """The ids of the entities to be made, increasing."""
+        """The ids of the entities to be encoded, increasing."""
         return self.entities[self.new]
 
 

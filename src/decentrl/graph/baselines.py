@@ -1,4 +1,4 @@
-"""What the baselines of prediction read beside the edges: who shares a relation, and its rules."""
+"""The graph view of prediction's rivals: edges grouped by relation, and rules between relations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RAREST = 0.01
 
 @dataclass(frozen=True, eq=False)
 class BaselineView(RelationalView):
-    """A relational view without the relations that training never saw, and some things more.
+    """A relational view without the relations unseen in training, and with groups of edges.
 
     Edges of one entity by one relation share a group, which is an edge of ``around`` (entity ←
-    relation). ``messages`` has the edges ordered by direction: row i gets what i hears as the head
-    of a triple, row n_entities + i what it hears as the tail, and columns are the pairs of
+    relation). ``messages`` has the edges ordered by direction: row i gets the messages to i as the
+    head of a triple, row n_entities + i those to i as its tail, and columns are the pairs of
     neighbour and relation, ``edges.pairs``.
     """
 
@@ -54,8 +54,8 @@ class BaselineView(RelationalView):
             seen_relations=trained,
             device=device,
         )
-        edges, kinds = plain.edges, 2 * n_relations
-        codes = edges.relations.rows * kinds + edges.relations.columns
+        edges, n_directed = plain.edges, 2 * n_relations
+        codes = edges.relations.rows * n_directed + edges.relations.columns
         pairs, groups = torch.unique(codes, return_inverse=True)
         rows = edges.nodes.rows + n_entities * (edges.relations.columns >= n_relations)
         order = torch.argsort(rows, stable=True)
@@ -65,7 +65,9 @@ class BaselineView(RelationalView):
         parts = {field.name: getattr(plain, field.name) for field in fields(plain)}
         return cls(
             **parts,
-            around=Adjacency.with_transpose(pairs // kinds, pairs % kinds, n_entities, kinds),
+            around=Adjacency.with_transpose(
+                pairs // n_directed, pairs % n_directed, n_entities, n_directed
+            ),
             groups=groups,
             messages=messages,
             message_edges=order,
@@ -74,42 +76,42 @@ class BaselineView(RelationalView):
 
     @cached_property
     def informative(self) -> Tensor:
-        """How much an edge's relation tells of its entity, float32[n_edges]; see
+        """How informative an edge's relation is of its entity, float32[n_edges]; see
         :func:`informative`."""
-        n_entities, kinds = self.around.n_rows, self.around.n_columns
-        together = implications(self.trained_on, n_entities, kinds // 2)
+        n_entities, n_directed = self.around.n_rows, self.around.n_columns
+        together = implications(self.trained_on, n_entities, n_directed // 2)
         return informative(self.around, together.to(self.groups.device))[self.groups]
 
 
 def implications(triples: Ids, n_entities: int, n_relations: int) -> Tensor:
-    """How often relations stand together around an entity: float64[kinds, kinds].
+    """How often relations stand together around an entity: float64[n, n].
 
     Cell (a, b) of the 2 · n_relations directed ones is the number of entities with both.
     """
-    kinds = 2 * n_relations
+    n_directed = 2 * n_relations
     rows = np.concatenate((triples[:, 0], triples[:, 2]))
     columns = np.concatenate((triples[:, 1], triples[:, 1] + n_relations))
-    codes = torch.from_numpy(np.unique(rows * kinds + columns))
-    together = torch.zeros(kinds, kinds, dtype=torch.float64)
-    step = max(1, CELLS // kinds)
+    codes = torch.from_numpy(np.unique(rows * n_directed + columns))
+    together = torch.zeros(n_directed, n_directed, dtype=torch.float64)
+    step = max(1, CELLS // n_directed)
     for start in range(0, n_entities, step):
-        table = torch.zeros(min(step, n_entities - start), kinds)
-        inside = codes[(codes >= start * kinds) & (codes < (start + len(table)) * kinds)]
-        table.view(-1)[inside - start * kinds] = 1
+        table = torch.zeros(min(step, n_entities - start), n_directed)
+        inside = codes[(codes >= start * n_directed) & (codes < (start + len(table)) * n_directed)]
+        table.view(-1)[inside - start * n_directed] = 1
         together += (table.t() @ table).double()
     return together
 
 
 def informative(around: Adjacency, together: Tensor) -> Tensor:
-    r"""Of every relation around an entity, how much it tells: float32[n_edges of ``around``].
+    r"""How informative every relation around an entity is: float32[n_edges of ``around``].
 
     .. math::
         \frac{\mathrm{mean}_q P(r \Rightarrow q)}
         {\max_{r' \in R(i),\, r' \ne r} P(r' \Rightarrow r)}
 
     :math:`P(a \Rightarrow b)` is the share of the entities with a that have b too: a relation that
-    implies what is asked for (q, by how many entities have it) tells much, one that another
-    relation of the same entity implies tells nothing new.
+    implies what is asked for (q, by how many entities have it) is informative, one that
+    another relation of the same entity implies adds nothing.
 
     Args:
         around: entity ← relation, distinct.
@@ -117,20 +119,20 @@ def informative(around: Adjacency, together: Tensor) -> Tensor:
     """
     counts = together.diagonal()
     implies = together / counts.clamp(min=1)[:, None]
-    tells = (implies @ counts) / counts.sum().clamp(min=1)
+    implied = (implies @ counts) / counts.sum().clamp(min=1)
     rivals = implies.t().float().contiguous()
     rivals.fill_diagonal_(0)
-    kinds, found = around.n_columns, []
-    step = max(1, CELLS // max(1, kinds))
+    n_directed, found = around.n_columns, []
+    step = max(1, CELLS // max(1, n_directed))
     for start in range(0, around.n_edges, step):
         edges = torch.arange(start, min(start + step, around.n_edges), device=rivals.device)
         first, last = int(around.rows[edges[0]]), int(around.rows[edges[-1]])
         inside = slice(int(around.indptr[first]), int(around.indptr[last + 1]))
-        there = torch.zeros(last - first + 1, kinds, dtype=rivals.dtype, device=rivals.device)
+        there = torch.zeros(last - first + 1, n_directed, dtype=rivals.dtype, device=rivals.device)
         there[around.rows[inside] - first, around.columns[inside]] = 1
         own = around.columns[edges]
         highest = (there[around.rows[edges] - first] * rivals[own]).amax(1)
         # Without a second relation there is nothing to be implied by.
         highest = torch.where(highest > 0, highest.clamp(min=RAREST), 1.0)
-        found.append(tells[own] / highest)
+        found.append(implied[own] / highest)
     return torch.cat(found).float() if found else counts.new_zeros(0).float()

@@ -16,7 +16,7 @@ DROPPED = 5
 class Growth(NamedTuple):
     """How paths are read where a graph has grown, so that it does not matter in which order.
 
-    What arrives at a trained entity reaches nobody through it, so paths with a trained middle have
+    What arrives at a trained entity does not go on through it, so paths with a trained middle have
     an end that was there in training.
     """
 
@@ -89,7 +89,7 @@ def two_hop_pairs(
     """Ends (h, t) of the directed paths h → x → t of one graph, with h ≠ t and not adjacent.
 
     A path's pattern is its pair of relations. Paths of the ``dropped_patterns`` most frequent
-    patterns are left out: they say little.
+    patterns are left out as uninformative.
     """
     paths = _paths(triples, n_entities)
     if growth is None:

@@ -1,4 +1,4 @@
-"""What a relational encoder reads: every edge with its relation, in both directions."""
+"""Views of a graph in which every edge has its relation, in both directions."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from decentrl.graph.view import entities_of
 class DirectedEdges:
     """Both directions of every triple, sorted by row, column and relation; int64[n_edges] each.
 
-    A triple (h, r, t) is the edges h ←(r)– t and t ←(n_relations + r)– h; ``n_kinds`` is
+    A triple (h, r, t) is the edges h ←(r)– t and t ←(n_relations + r)– h; ``n_directed`` is
     2 · n_relations.
     """
 
     rows: Tensor
     columns: Tensor
-    kinds: Tensor
-    n_kinds: int
+    directed_relations: Tensor
+    n_directed: int
 
     @classmethod
     def of(cls, triples: Ids, n_relations: int, device: torch.device | str) -> DirectedEdges:
         heads, relations, tails = torch.from_numpy(triples).to(device).unbind(1)
         rows, columns = torch.cat((heads, tails)), torch.cat((tails, heads))
-        kinds = torch.cat((relations, relations + n_relations))
-        order = torch.argsort(columns * (2 * n_relations) + kinds, stable=True)
+        directed = torch.cat((relations, relations + n_relations))
+        order = torch.argsort(columns * (2 * n_relations) + directed, stable=True)
         order = order[torch.argsort(rows[order], stable=True)]
-        return cls(rows[order], columns[order], kinds[order], 2 * n_relations)
+        return cls(rows[order], columns[order], directed[order], 2 * n_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class RelationalEdges:
 
     ``nodes`` (i ← j) and ``relations`` (i ← r) list the same edges in the same order. Edges that
     share neighbour and relation share what is computed of the two: ``pairs`` (j ← r) are those
-    that occur, ``edge_pair`` says which one an edge has.
+    that occur, ``edge_pair`` is the place of an edge's pair.
     """
 
     nodes: Adjacency
@@ -54,15 +54,14 @@ class RelationalEdges:
     def build(cls, edges: DirectedEdges, n_entities: int) -> RelationalEdges:
         """All edges but those from an entity to itself."""
         apart = edges.rows != edges.columns
-        rows, columns, kinds = edges.rows[apart], edges.columns[apart], edges.kinds[apart]
-        pairs, edge_pair = torch.unique(columns * edges.n_kinds + kinds, return_inverse=True)
+        n, rows, columns = edges.n_directed, edges.rows[apart], edges.columns[apart]
+        relations = edges.directed_relations[apart]
+        pairs, edge_pair = torch.unique(columns * n + relations, return_inverse=True)
         nodes = Adjacency.with_transpose(rows, columns, n_entities, n_entities)
         return cls(
             nodes,
-            Adjacency.with_transpose(rows, kinds, n_entities, edges.n_kinds),
-            Adjacency.with_transpose(
-                pairs // edges.n_kinds, pairs % edges.n_kinds, n_entities, edges.n_kinds
-            ),
+            Adjacency.with_transpose(rows, relations, n_entities, n),
+            Adjacency.with_transpose(pairs // n, pairs % n, n_entities, n),
             edge_pair,
         )
 
@@ -114,17 +113,17 @@ class RelationalView:
         if seen_relations is None:
             seen_relations = np.ones(n_relations, bool)
         trained = torch.from_numpy(seen).to(device)
-        trained_kinds = torch.from_numpy(seen_relations).to(device).repeat(2)
+        trained_relations = torch.from_numpy(seen_relations).to(device).repeat(2)
         every = DirectedEdges.of(triples, n_relations, device)
-        edges, kinds = RelationalEdges.build(every, n_entities), every.n_kinds
-        known = trained_kinds[every.kinds]
-        bag = torch.unique(every.rows[known] * kinds + every.kinds[known])
+        edges, n = RelationalEdges.build(every, n_entities), every.n_directed
+        known = trained_relations[every.directed_relations]
+        bag = torch.unique(every.rows[known] * n + every.directed_relations[known])
         return cls(
             edges,
             _distinct(edges.nodes, trained),
-            Adjacency.with_transpose(bag // kinds, bag % kinds, n_entities, kinds),
+            Adjacency.with_transpose(bag // n, bag % n, n_entities, n),
             trained,
-            trained_kinds,
+            trained_relations,
         )
 
     def reading(self, readable: Tensor) -> RelationalView:
@@ -141,12 +140,14 @@ def _distinct(nodes: Adjacency, readable: Tensor) -> Adjacency:
 
 @dataclass(frozen=True, eq=False)
 class PropagationView:
-    """What seeds travel along: ``edges`` i ← j with their relation ``kinds``, int64[n_edges], and
-    which entities are ``heads`` (relation ← entity) and ``tails`` (entity ← relation) of each
-    directed relation."""
+    """The graph that seed propagation reads.
+
+    ``edges`` i ← j with their ``directed_relations``, int64[n_edges], and which entities are
+    ``heads`` (relation ← entity) and ``tails`` (entity ← relation) of each directed relation.
+    """
 
     edges: Adjacency
-    kinds: Tensor
+    directed_relations: Tensor
     heads: Adjacency
     tails: Adjacency
 
@@ -156,12 +157,12 @@ class PropagationView:
     ) -> PropagationView:
         """Make the view of triples int64[n, 3] where it will be used."""
         edges = DirectedEdges.of(triples, n_relations, device)
-        kinds = edges.n_kinds
-        heads = torch.unique(edges.kinds * n_entities + edges.rows)
-        tails = torch.unique(edges.columns * kinds + edges.kinds)
+        n = edges.n_directed
+        heads = torch.unique(edges.directed_relations * n_entities + edges.rows)
+        tails = torch.unique(edges.columns * n + edges.directed_relations)
         return cls(
             Adjacency.with_transpose(edges.rows, edges.columns, n_entities, n_entities),
-            edges.kinds,
-            Adjacency.with_transpose(heads // n_entities, heads % n_entities, kinds, n_entities),
-            Adjacency.with_transpose(tails // kinds, tails % kinds, n_entities, kinds),
+            edges.directed_relations,
+            Adjacency.with_transpose(heads // n_entities, heads % n_entities, n, n_entities),
+            Adjacency.with_transpose(tails // n, tails % n, n_entities, n),
         )

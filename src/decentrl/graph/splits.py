@@ -1,4 +1,4 @@
-"""Everything that was told about a graph, in ids: to learn from, to see later, to be tested on."""
+"""The triples of one graph by their use: training, arrived later, validation and test; ids only."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from decentrl.graph.view import entities_of, relations_of
 
 @dataclass(frozen=True, eq=False)
 class Splits:
+    """Triples of training, later arrival, validation and test, and masks and queries of them."""
+
     train: Ids  # int64[·, 3], as the others
     later: Ids  # came after training
     valid: Ids
@@ -41,22 +43,22 @@ class Splits:
 
     @cached_property
     def every(self) -> Queries:
-        """No news for anybody."""
+        """Queries over train, later, valid and test triples, for filtering."""
         return self.queries(self.now, self.valid, self.test)
 
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:
-        """Who was there in training: bool[n_entities]."""
+        """Entities of the training triples: bool[n_entities]."""
         return entities_of(self.train, self.n_entities)
 
     @cached_property
     def present(self) -> npt.NDArray[np.bool_]:
-        """Who is there now: bool[n_entities]."""
+        """Entities of the training and later triples: bool[n_entities]."""
         return entities_of(self.now, self.n_entities)
 
     @cached_property
     def trained_relations(self) -> npt.NDArray[np.bool_]:
-        """bool[n_relations]."""
+        """Relations of the training triples: bool[n_relations]."""
         return relations_of(self.train, self.n_relations)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What an encoder reads: one adjacency a layer, without anything an unseen entity would bring."""
+"""The graph view of the DAN: one adjacency a layer, without edges that read untrained vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GraphView:
     """The graphs that a K-layer decentralised encoder reads.
 
     ``first`` feeds the neighbour context g⁰, ``layers[k - 1]`` feeds layer k, ``relations`` joins
-    entities to the relations around them. Edges that would read a vector nobody can know (the
+    entities to the relations around them. Edges that would read a vector that is not known (the
     input embedding of an unseen entity, or what was made of nothing else) are already left out.
     """
 
@@ -41,7 +41,7 @@ class GraphView:
         residual: bool = True,
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
-        given: NDArray[np.bool_] | None = None,
+        frozen: NDArray[np.bool_] | None = None,
         growth: Growth | None = None,
     ) -> GraphView:
         """Make the view of one or more graphs over shared entity and relation ids.
@@ -55,7 +55,7 @@ class GraphView:
             residual: layers hand on what the layer before knew.
             seen: entities that have a trained input embedding; default: those in ``graphs``.
             seen_relations: relations that have one; default: those in ``graphs``.
-            given: entities whose vectors are known already, whatever ``graphs`` says of them.
+            frozen: entities whose vectors are known already, whatever their edges are.
             growth: how two-hop neighbours are read of one graph that has grown.
         """
         triples = np.concatenate(list(graphs)) if graphs else np.empty((0, 3), np.int64)
@@ -69,7 +69,7 @@ class GraphView:
             seen_relations = np.ones(n_relations, bool)
 
         first = one.keep_columns(seen)
-        there = np.zeros(n_entities, bool) if given is None else given
+        there = np.zeros(n_entities, bool) if frozen is None else frozen
         # Of g⁰, g¹, …: the entities whose vector is made of something.
         known = [first.reached() | there]
         views = []
@@ -111,7 +111,7 @@ def relations_of(triples: Ids, n_relations: int) -> NDArray[np.bool_]:
 
 
 def counterpart_triples(left: Ids, right: Ids, links: Ids) -> tuple[Ids, Ids]:
-    """Seed triples told in the other graph too.
+    """Both graphs with the triples between linked entities copied into the other one.
 
     A triple whose two ends are both linked is added between their counterparts, with its own
     relation. All ids are those of the merged graph.

@@ -1,21 +1,19 @@
-"""Losses over all answers of a question, without ever holding the scores of a whole batch.
+"""The softmax loss over all answers of a question, in blocks that bound memory.
 
-Scores of a block of questions are made, turned into gradients at once, and forgotten: a loss is
-one number, so its gradient can be had in the forward pass; the backward pass only scales it.
+Scores of a block of questions are turned into gradients in the forward pass and dropped; the
+backward pass only scales these gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Kind = Literal["softmax", "bce"]
 BLOCK = 2**27
 """Scores in memory at a time, on a card; on a CPU an eighth of it."""
 
@@ -30,7 +28,6 @@ class _AnswerLoss(torch.autograd.Function):
         rows: Tensor,
         columns: Tensor,
         offset: Tensor | None,
-        kind: Kind,
         smoothing: float,
         root: bool,
     ) -> Tensor:
@@ -59,7 +56,7 @@ class _AnswerLoss(torch.autograd.Function):
             if offset is not None:
                 block += offset[start:stop, None]
             slope_of_root = -0.5 / take_root(block) if root else None
-            gradient, loss = _slope(block, at, counts[start:stop, None], kind, smoothing)
+            gradient, loss = _slope(block, at, counts[start:stop, None], smoothing)
             if slope_of_root is not None:
                 gradient *= slope_of_root
             total += loss
@@ -79,7 +76,7 @@ class _AnswerLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         parts = [None if part is None else part * gradient for part in ctx.saved_tensors]
-        return *parts[:3], None, None, parts[3], None, None, None
+        return *parts[:3], None, None, parts[3], None, None
 
 
 def take_root(scores: Tensor) -> Tensor:
@@ -88,29 +85,24 @@ def take_root(scores: Tensor) -> Tensor:
 
 
 def _slope(
-    scores: Tensor, at: tuple[Tensor, Tensor], counts: Tensor, kind: Kind, smoothing: float
+    scores: Tensor, at: tuple[Tensor, Tensor], counts: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """The gradient for a block of scores [b, n], in their place, and the sum of the losses."""
     counts = counts.to(scores.dtype)
     n = scores.shape[1]
     right = scores[at]
     spread, share = smoothing / n, 1 - smoothing
-    if kind == "bce":
-        wanted = share * right.double().sum() + spread * scores.double().sum()
-        loss = F.softplus(scores).double().sum() - wanted
-        slope = scores.sigmoid_().sub_(spread)
-    else:
-        highest = scores.amax(1, keepdim=True)
-        mean = scores.double().mean(1, keepdim=True) if smoothing else highest
-        scores.sub_(highest).exp_()
-        totals = scores.sum(1, keepdim=True)
-        normaliser = totals.log() + highest
-        loss = (counts * normaliser).double().sum() - share * right.double().sum()
-        if smoothing:
-            loss = loss - smoothing * (counts * mean).sum()
-        slope = scores.mul_(counts / totals)
-        if smoothing:
-            slope.sub_(spread * counts)
+    highest = scores.amax(1, keepdim=True)
+    mean = scores.double().mean(1, keepdim=True) if smoothing else highest
+    scores.sub_(highest).exp_()
+    totals = scores.sum(1, keepdim=True)
+    normaliser = totals.log() + highest
+    loss = (counts * normaliser).double().sum() - share * right.double().sum()
+    if smoothing:
+        loss = loss - smoothing * (counts * mean).sum()
+    slope = scores.mul_(counts / totals)
+    if smoothing:
+        slope.sub_(spread * counts)
     slope.index_put_(at, torch.full_like(right, -share), accumulate=True)
     return slope, loss
 
@@ -137,26 +129,23 @@ def answer_loss(
     columns: Tensor,
     *,
     offset: Tensor | None = None,
-    kind: Kind = "softmax",
     smoothing: float = 0.0,
     root: bool = False,
 ) -> Tensor:
     r"""Make right answers score higher than all others; the mean over right answers.
 
-    ``softmax``: :math:`\log \sum_j e^{s_{ij}} - s_{it}` for every right answer t of question i.
-    ``bce``: every answer on its own, :math:`\log(1 + e^{s_{ij}}) - y_{ij} s_{ij}`. With smoothing ε
-    a right answer has 1 - ε and all n share the rest (``softmax``), or y = (1 - ε) y + ε / n
-    (``bce``).
+    :math:`\log \sum_j e^{s_{ij}} - s_{it}` for every right answer t of question i. With smoothing ε
+    a right answer has 1 - ε and all n share the rest.
 
     Args:
         queries: [b, d]; the scores are ``queries @ vectors.T + bias + offset[:, None]``.
         vectors: of the candidates, [n, d].
         bias: [n].
         rows, columns: int64[m], the right answers; rows increase.
-        offset: [b]; it makes a difference to ``bce`` and with ``root`` alone.
+        offset: [b]; it makes a difference with ``root`` alone.
         root: scores are squared distances, and what counts is the distance, :math:`-\sqrt{-s}`.
     """
     result: Tensor = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
-        queries, vectors, bias, rows, columns, offset, kind, smoothing, root
+        queries, vectors, bias, rows, columns, offset, smoothing, root
     )
     return result

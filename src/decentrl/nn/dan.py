@@ -179,13 +179,13 @@ class DAN(nn.Module):
         inputs: Tensor,
         view: GraphView,
         kept: Tensor | None = None,
-        given: FrozenStates | None = None,
+        frozen: FrozenStates | None = None,
     ) -> list[Tensor]:
         """Input embeddings [n_entities, dim] → [g⁰, g¹, …, gᴷ], each of that shape.
 
         Args:
             kept: bool[n_edges], the edges that count, where all layers read the same graph.
-            given: known states, g⁰ … gᴷ.
+            frozen: known states, g⁰ … gᴷ.
         """
         keys = self.input_norm(inputs)
         relations = self.relation_norm(self.relation_vectors) if self.relations else None
@@ -193,7 +193,7 @@ class DAN(nn.Module):
 
         def finish(g: Tensor) -> None:
             g = self._finish(len(outputs), g, outputs, relations, view)
-            outputs.append(g if given is None else given.put(len(outputs), g))
+            outputs.append(g if frozen is None else frozen.put(len(outputs), g))
 
         finish(self._context(0, keys, view.first, kept))
         query = outputs[0]

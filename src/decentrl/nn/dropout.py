@@ -1,4 +1,4 @@
-"""Dropout that draws bytes, and how to do without."""
+"""Dropout that draws bytes, and a context with dropout off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ByteDropout(nn.Module):
         if values.is_cuda:
             return F.dropout(values, self.share)
         dropped = round(self.share * 256)
-        if dropped == 256:  # more than a byte can tell
+        if dropped == 256:  # a byte has no such value
             return values * 0
         words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
         words.random_(-(2**63), None)
@@ -37,7 +37,7 @@ class ByteDropout(nn.Module):
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Dropout is off meanwhile."""
+    """Put a model into evaluation mode, and back as it was."""
     was_training = model.training
     model.eval()
     try:

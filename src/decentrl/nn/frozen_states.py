@@ -1,4 +1,4 @@
-"""Entities whose states are known already: an encoder reads them instead of making them."""
+"""States of entities that an encoder reads instead of computing them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class FrozenStates:
     states: Sequence[Tensor]
 
     def put(self, stage: int, made: Tensor) -> Tensor:
-        """What was made in a stage, with the given states in their places."""
+        """The states computed in a stage, with the frozen ones in their places."""
         return torch.where(self.mask[:, None], self.states[stage], made)

@@ -1,4 +1,4 @@
-"""Losses that pull linked entities together."""
+"""Alignment losses: linked entities near each other, others apart."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def hard_sample_loss(
     scale: float = 30.0,
     hardest: int = 64,
 ) -> Tensor:
-    r"""Linked entities nearer to each other than to anybody else, the nearest others first.
+    r"""Linked entities nearer to each other than to other entities, weighing the nearest most.
 
     .. math::
         \ell_j = \|l - r\|^2 - \|l - j\|^2, \quad
@@ -112,7 +112,7 @@ def hard_sample_loss(
 
     Args:
         left, right: vectors of linked entities, [b, d] each.
-        others: vectors of the entities to be told apart from, [m, d].
+        others: vectors of other entities, the negatives, [m, d].
         own: bool[b, m], where an other is one of the link's own two entities; these do not count.
         scale: s, how much harder ones count more.
         hardest: how many others of each row make the sum.
@@ -141,3 +141,15 @@ def hard_sample_loss(
         # A row without others, in a tiny graph, has nothing to learn from.
         total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()
     return total
+
+
+def join(parts: list[Tensor], constant_length: bool = False) -> Tensor:
+    """Normalise each part, concatenate, normalise again: [n, d] each → [n, parts · d].
+
+    With ``constant_length`` every row of every part has the length √d already (or is 0), and one
+    multiplication does all of it.
+    """
+    if constant_length:
+        scale: float = (len(parts) * parts[0].shape[-1]) ** -0.5
+        return torch.cat(parts, -1) * scale
+    return F.normalize(torch.cat([F.normalize(part, dim=-1) for part in parts], -1), dim=-1)

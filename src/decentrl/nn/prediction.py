@@ -25,6 +25,12 @@ View = Any
 """``GraphView`` for the encoder ``dan``, ``RelationalView`` for ``reflection`` and ``none``,
 ``BaselineView`` for the baselines."""
 
+SCALE = 20.0
+"""Of the scores of vectors of length 1, before training."""
+
+ATTENTION_DROPOUT = 0.3
+"""Of the encoder ``dan``, on attention scalars."""
+
 
 class PredictionModel(nn.Module):
     """Entity vectors x from their neighbours, and a decoder over them.
@@ -49,28 +55,25 @@ class PredictionModel(nn.Module):
             self.dan = DAN(
                 model.dim,
                 model.layers,
-                relations=model.relations,
+                relations="multiply",
                 n_relations=n_relations,
-                relation_weight=model.relation_weight,
-                dropout=model.attention_dropout,
-                residual=model.residual,
+                dropout=ATTENTION_DROPOUT,
             )
         elif model.encoder == "reflection":
             self.reflection = RelationalEncoder(
-                n_entities, n_relations, model.dim, model.layers, context=model.context, dropout=0.0
+                n_entities, n_relations, model.dim, model.layers, context=True, dropout=0.0
             )
         elif model.encoder == "rgcn":
-            self.baseline = RGCN(
-                n_entities, n_relations, model.dim, model.layers, model.bases,
-                model.neighbour_dropout,
-            )  # fmt: skip
+            self.baseline = RGCN(n_entities, n_relations, model.dim, model.layers)
         elif model.encoder == "compgcn":
             self.baseline = CompGCN(
-                n_entities, model.dim, model.layers, model.composition, model.neighbour_dropout,
+                n_entities,
+                model.dim,
+                model.layers,
                 # ConvE normalises a question, so long answers have scores that saturate, and its
                 # image, in which long heads hide the relation beneath them.
                 unit=config.decoder.name == "conve",
-            )  # fmt: skip
+            )
         elif model.encoder == "lan":
             self.baseline = LAN(n_entities, n_relations, model.dim)
         if made and distillation.variant != "none" and distillation.weight:
@@ -91,19 +94,16 @@ class PredictionModel(nn.Module):
         if model.output == "table":
             self.table = nn.Parameter(torch.empty(n_entities, width))
             nn.init.normal_(self.table, std=width**-0.5)
+        self.input_dropout = LAN.input_dropout if model.encoder == "lan" else 0.0
         self.dropout = ByteDropout(model.dropout)
         self.question_dropout = ByteDropout(config.decoder.dropout)
         self.decoder = make_decoder(config.decoder, n_relations, width)
         if model.encoder == "compgcn":
             update_relations(self.decoder, model.layers)
         # Lengths are 1, so scores need a scale: the scale of questions, learned as a logarithm.
-        start = config.decoder.scale if config.decoder.normalise else 1.0
+        start = SCALE if config.decoder.normalise else 1.0
         self.log_scale = nn.Parameter(torch.tensor(start).log())
         self.log_scale.requires_grad_(config.decoder.normalise)
-        # Few of all answers are right: who has to learn that first learns nothing else meanwhile.
-        self.level: nn.Parameter | None = None
-        if config.loss.kind == "bce" and config.loss.level:
-            self.level = nn.Parameter(torch.tensor(config.loss.level))
 
     @property
     def encoder_parts(self) -> list[nn.Module | nn.Parameter | None]:
@@ -127,7 +127,7 @@ class PredictionModel(nn.Module):
         """g of every entity; None without an encoder."""
         if not self.encodes:
             return None
-        inputs, share = self.teacher, self.config.model.input_dropout
+        inputs, share = self.teacher, self.input_dropout
         if self.training and share:  # as if some entities had come after training
             inputs = inputs * (torch.rand(len(inputs), 1, device=inputs.device) >= share)
         return self._encode(view, inputs, kept)[0]
@@ -137,18 +137,18 @@ class PredictionModel(nn.Module):
         view: View,
         inputs: Tensor,
         kept: Any = None,
-        given: FrozenStates | None = None,
+        frozen: FrozenStates | None = None,
         relations: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """g of every entity, and what the encoder's stages made: [n_entities, width] each."""
         if self.dan is not None:
-            layers: list[Tensor] = self.dan(inputs, view, kept, given)
+            layers: list[Tensor] = self.dan(inputs, view, kept, frozen)
             return layers[-1], layers
         if self.baseline is not None:
             return self._baseline_vectors(view, inputs, None if kept is None else kept[0]), []
         assert self.reflection is not None
         g: Tensor = self.reflection(
-            view, inputs=inputs, kept=kept, given=given, relations=relations
+            view, inputs=inputs, kept=kept, frozen=frozen, relations=relations
         )
         return g, [g]
 
@@ -166,7 +166,7 @@ class PredictionModel(nn.Module):
         """x of every entity, from what the encoder made: [n_entities, width]."""
         own = None
         if self.own is not None:
-            own = self.own * self._with_own(view.seen)[:, None]
+            own = self.own * view.seen.to(torch.float32)[:, None]
         return self._join(g, own)
 
     def _join(self, x: Tensor | None, own: Tensor | None) -> Tensor:
@@ -180,14 +180,6 @@ class PredictionModel(nn.Module):
         x = self.dropout(x)
         # An entity that nothing is known of is 0; its slope must stay within bounds.
         return F.normalize(x, dim=-1, eps=1e-6) if self.config.decoder.normalise else x
-
-    def _with_own(self, seen: Tensor) -> Tensor:
-        """Which entities may use their own embedding, as a factor: [n_entities]."""
-        share = self.config.model.own_dropout
-        known = seen.to(torch.float32)
-        if self.training and share:
-            known = known * (torch.rand(len(known), device=known.device) >= share)
-        return known
 
     def answers(self, x: Tensor) -> Tensor:
         """What answers are compared by."""
@@ -207,10 +199,7 @@ class PredictionModel(nn.Module):
         """Of every question, scaled like it: [b]; it changes no order, but every single score."""
         scale = self.log_scale.exp()
         offset = self.decoder.constant(questions / scale)
-        offset = None if offset is None else offset * scale
-        if self.level is None:
-            return offset
-        return self.level.expand(len(questions)) if offset is None else offset + self.level
+        return None if offset is None else offset * scale
 
     def embed(self, view: View) -> Tensor:
         """x of every entity with dropout off."""
@@ -227,7 +216,7 @@ class PredictionModel(nn.Module):
 
     @torch.no_grad()
     def grown(
-        self, view: View, inputs: Tensor, given: FrozenStates, relations: Tensor | None = None
+        self, view: View, inputs: Tensor, frozen: FrozenStates, relations: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """:meth:`embed_with_states` of new entities among others whose states stay as they are.
 
@@ -236,7 +225,7 @@ class PredictionModel(nn.Module):
             relations: vectors of the relations of a relational ``view``; default: all.
         """
         with eval_mode(self):
-            g, states = self._encode(view, inputs, given=given, relations=relations)
+            g, states = self._encode(view, inputs, frozen=frozen, relations=relations)
             # What came later has no embedding of its own.
             own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
             return self._join(g, own), states

@@ -1,4 +1,4 @@
-"""Seed propagation: a view of entities that needs no training.
+"""Seed propagation: entity features from known links, without training.
 
 Every known link gets a random vector, on both its entities; the vectors travel along edges and
 relations of either graph. Two entities are alike if they meet the same links on the same paths.
@@ -44,13 +44,13 @@ class SeedPropagation:
     ) -> None:
         self.view = view
         self._random = torch.Generator().manual_seed(seed)
-        device = view.kinds.device
+        device = view.directed_relations.device
         seeds = F.normalize(self._normal(len(links), dim), dim=-1)
         entities = torch.zeros(view.edges.n_rows, dim, device=device)
         for side in links.to(device).T:
             entities.index_add_(0, side, seeds)
             linked, times = side.unique(return_counts=True)
-            several = linked[times > 1]  # who is in several links has something of each
+            several = linked[times > 1]  # entities in several links have a part of each
             entities[several] = F.normalize(entities[several], dim=-1)
         steps = [entities]
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
@@ -75,18 +75,18 @@ class SeedPropagation:
         """
         projection = self._normal(self.relations.shape[1], relation_dim) / relation_dim**0.5
         by_relation = F.normalize(self.relations, dim=-1) @ projection
-        edges, kinds = self.view.edges, self.view.kinds
+        edges, directed = self.view.edges, self.view.directed_relations
         if out is None:
             out = self.entities.new_empty(len(self.entities), relation_dim * width)
         for k in range(relation_dim):
             values = self.entities @ (self._normal(self.entities.shape[1], width) / width**0.5)
-            weights = by_relation[:, k].contiguous()[kinds]
+            weights = by_relation[:, k].contiguous()[directed]
             out[:, k * width : (k + 1) * width] = weighted_sum(weights, values, edges)
         return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
 
     def _normal(self, *shape: int) -> Tensor:
         """Random on the CPU, so that every device sees the same numbers."""
-        return torch.randn(*shape, generator=self._random).to(self.view.kinds.device)
+        return torch.randn(*shape, generator=self._random).to(self.view.directed_relations.device)
 
 
 class GrownPropagation:
@@ -119,24 +119,24 @@ class GrownPropagation:
         drawn = (torch.randn(size, width, generator=random) for _ in range(relation_dim))
         self.projection = (torch.cat(list(drawn), 1) / width**0.5).to(relations.device)
 
-    def entities(self, view: PropagationView, given: FrozenStates, kinds: Tensor) -> Tensor:
+    def entities(self, view: PropagationView, frozen: FrozenStates, directed: Tensor) -> Tensor:
         """Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim].
 
         Args:
-            given: its states have one stage, all rounds in one.
-            kinds: int64[k], which directed relations those of ``view`` are.
+            frozen: its states have one stage, all rounds in one.
+            directed: int64[k], which directed relations those of ``view`` are.
         """
-        (known,) = given.states
+        (known,) = frozen.states
         before = [F.normalize(part, dim=-1) for part in known.chunk(self.rounds + 1, 1)]
-        relations = self.relations[kinds].chunk(self.rounds + 1, 1)
-        steps = [given.mask[:, None] * before[0]]  # no link names an entity that comes later
+        relations = self.relations[directed].chunk(self.rounds + 1, 1)
+        steps = [frozen.mask[:, None] * before[0]]  # no link names an entity that comes later
         for k in range(1, self.rounds + 1):
             moved = _moved(steps[-1], relations[k - 1], view)
-            steps.append(torch.where(given.mask[:, None], before[k], moved))
+            steps.append(torch.where(frozen.mask[:, None], before[k], moved))
         return F.normalize(torch.cat(steps, -1), dim=-1)
 
     def features(
-        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+        self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
     ) -> Tensor:
         """As :meth:`SeedPropagation.features`, of the entities ``new``, bool[n], alone.
 
@@ -144,27 +144,27 @@ class GrownPropagation:
         once, some at a time.
         """
         out = entities.new_zeros(len(entities), self.projection.shape[1])
-        for edges, parts in self._parts(view, entities, new, kinds):
+        for edges, parts in self._parts(view, entities, new, directed):
             out.index_add_(0, view.edges.rows[edges], parts)
         return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
 
     def lengths(
-        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+        self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
     ) -> Tensor:
         """How much every edge brings to the features of ``new``: [n_edges], 0 for others."""
         found = entities.new_zeros(view.edges.n_edges)
-        for edges, parts in self._parts(view, entities, new, kinds):
+        for edges, parts in self._parts(view, entities, new, directed):
             found[edges] = parts.norm(dim=1)
         return found
 
     def _parts(
-        self, view: PropagationView, entities: Tensor, new: Tensor, kinds: Tensor
+        self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Some edges, int64[k], and what each brings, [k, relation_dim · width]."""
         values: Tensor = entities @ self.projection
         every = new[view.edges.rows].nonzero()[:, 0]
         for edges in every.tensor_split(1 + view.edges.n_edges // 1024):
-            weights = self.by_relation[kinds[view.kinds[edges]]][:, :, None]
+            weights = self.by_relation[directed[view.directed_relations[edges]]][:, :, None]
             parts = values[view.edges.columns[edges]].view(
                 len(edges), self.by_relation.shape[1], self.width
             )
@@ -208,7 +208,7 @@ def same_relations(features: Tensor, n_left: int, threshold: float) -> Tensor:
     nearest = cosine.argmax(1)
     left = torch.arange(n_left, device=features.device)
     best = cosine[left, nearest]
-    # Relations that met no link have no direction; they are nobody's counterpart.
+    # Relations that met no link have no direction; they have no counterpart.
     mutual = (cosine.argmax(0)[nearest] == left) & (best >= threshold) & (best > 0)
     right = nearest[mutual] + n_left
     representative[right] = left[mutual]

@@ -128,15 +128,15 @@ class RelationalEncoder(nn.Module):
         entities: Tensor | None = None,
         inputs: Tensor | None = None,
         kept: tuple[Tensor, Tensor | None] | None = None,
-        given: FrozenStates | None = None,
+        frozen: FrozenStates | None = None,
         relations: Tensor | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
         The last layer is made for the asked entities alone. ``inputs``, [n_entities, dim], are
         read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
-        of ``view.edges`` and of ``view.first``; no others are left out of the latter. ``given`` are
-        known states, of both views' layers 0 … K. Neither goes together with ``entities``.
+        of ``view.edges`` and of ``view.first``; no others are left out of the latter. ``frozen``
+        are known states, of both views' layers 0 … K. Neither goes together with ``entities``.
         ``relations`` are read instead of :meth:`relation_table`, where a view has fewer of them.
         """
         of_edges, of_first = (None, None) if kept is None else kept
@@ -156,9 +156,9 @@ class RelationalEncoder(nn.Module):
             assert isinstance(layers, nn.ModuleList)
             h = torch.tanh(pooled)
             for k, layer in enumerate(layers, start=1):
-                h = h if given is None else given.put(len(parts), h)
+                h = h if frozen is None else frozen.put(len(parts), h)
                 parts.append(h if entities is None else gather(h, entities))
                 h = layer(h, units, last if k == len(layers) else view.edges, of_edges)
-            parts.append(h if given is None else given.put(len(parts), h))
+            parts.append(h if frozen is None else frozen.put(len(parts), h))
         vectors: Tensor = self.dropout(torch.cat(parts, -1))
         return vectors

@@ -47,7 +47,6 @@ def make_view(
             n_entities,
             n_relations,
             layers=config.model.layers,
-            residual=config.model.residual,
             seen=seen,
             seen_relations=kinds,
         ).to(device)
@@ -143,8 +142,7 @@ class PredictionObjective:
             model.bias(compared),
             step.rows,
             step.columns,
-            offset=model.offset(asked) if settings.kind == "bce" or settings.root else None,
-            kind=settings.kind,
+            offset=model.offset(asked) if settings.root else None,
             smoothing=settings.smoothing,
             root=settings.root,
         )

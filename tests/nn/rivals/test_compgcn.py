@@ -15,7 +15,6 @@ from decentrl.nn.prediction import PredictionModel
 from decentrl.nn.rivals.compgcn import (
     CompGCN,
     CompGCNLayer,
-    Composition,
     relation_stages,
     update_relations,
 )
@@ -25,7 +24,6 @@ N, R = 7, 3
 TRIPLES = np.array(
     [(0, 0, 1), (0, 0, 2), (3, 0, 1), (0, 1, 1), (1, 2, 0), (2, 1, 3), (4, 2, 5)], np.int64
 )
-compositions = pytest.mark.parametrize("composition", ["multiply", "correlate"])
 widths = pytest.mark.parametrize("dim", [4, 5])
 
 
@@ -33,39 +31,36 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(dim: int, composition: Composition, layers: int = 1) -> CompGCN:
+def make(dim: int, layers: int = 1) -> CompGCN:
     torch.manual_seed(0)
-    return CompGCN(N, dim, layers, composition, 0.0).double().eval()
+    return CompGCN(N, dim, layers, 0.0).double().eval()
 
 
 def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
     return BaselineView.of(triples, TRIPLES, N, R)
 
 
-def composed(h: Tensor, r: Tensor, composition: Composition) -> Tensor:
-    if composition == "multiply":
-        return h * r
+def composed(h: Tensor, r: Tensor) -> Tensor:
     d = len(h)
     return torch.stack([sum(h[i] * r[(i + k) % d] for i in range(d)) for k in range(d)])
 
 
-def naive(layer: CompGCNLayer, h: Tensor, r: Tensor, composition: Composition) -> Tensor:
+def naive(layer: CompGCNLayer, h: Tensor, r: Tensor) -> Tensor:
     """One triple at a time, as head and as tail."""
     heads, tails = np.bincount(TRIPLES[:, 0], minlength=N), np.bincount(TRIPLES[:, 2], minlength=N)
     as_head, as_tail, itself = (linear.weight.t() for linear in layer.directions)
-    total = torch.stack([composed(row, layer.loop[0], composition) for row in h]) @ itself
+    total = torch.stack([composed(row, layer.loop[0]) for row in h]) @ itself
     for head, relation, tail in TRIPLES.tolist():
         share = 1 / float(heads[head] * tails[tail]) ** 0.5
-        total[head] += share * composed(h[tail], r[relation], composition) @ as_head
-        total[tail] += share * composed(h[head], r[R + relation], composition) @ as_tail
+        total[head] += share * composed(h[tail], r[relation]) @ as_head
+        total[tail] += share * composed(h[head], r[R + relation]) @ as_tail
     known = (total / 3 - layer.norm.running_mean) / (layer.norm.running_var + 1e-5).sqrt()
     return torch.tanh(known * layer.norm.weight + layer.norm.bias)
 
 
-@compositions
 @widths
-def test_it_is_what_a_loop_over_triples_makes(dim: int, composition: Composition) -> None:
-    model = make(dim, composition)
+def test_it_is_what_a_loop_over_triples_makes(dim: int) -> None:
+    model = make(dim)
     layer = model.layers[0]
     assert isinstance(layer, CompGCNLayer)
     assert layer.norm.running_mean is not None
@@ -73,12 +68,12 @@ def test_it_is_what_a_loop_over_triples_makes(dim: int, composition: Composition
         layer.norm.running_mean.copy_(randn(dim, seed=2))
         layer.norm.bias.copy_(randn(dim, seed=3))
     h, r = randn(N, dim), randn(2 * R, dim, seed=1)
-    torch.testing.assert_close(model(view_of(), h, [r, r]), naive(layer, h, r, composition))
+    torch.testing.assert_close(model(view_of(), h, [r, r]), naive(layer, h, r))
 
 
 def test_a_hidden_edge_says_nothing_and_the_other_shares_stay() -> None:
     """The shares are the graph's, so what is hidden is missing and nothing else changes."""
-    model, view = make(4, "multiply"), view_of()
+    model, view = make(4), view_of()
     h, r = randn(N, 4), randn(2 * R, 4, seed=1)
     ends = torch.stack((view.edges.nodes.rows, view.edges.nodes.columns), 1)
     kept = (ends.sort(1).values != torch.tensor([1, 3])).any(1)
@@ -89,7 +84,7 @@ def test_a_hidden_edge_says_nothing_and_the_other_shares_stay() -> None:
 
 def test_training_takes_no_notice_of_who_comes_later() -> None:
     """Neither do they change what is normalised, nor are they learned through it."""
-    model, view = make(4, "correlate", layers=2).train(), view_of()
+    model, view = make(4, layers=2).train(), view_of()
     assert view.seen.tolist() == [True] * 6 + [False]
     r, h = randn(2 * R, 4, seed=1), randn(N, 4)
     other = torch.cat((h[:6], 100 * randn(1, 4, seed=5)))
@@ -103,13 +98,12 @@ def test_training_takes_no_notice_of_who_comes_later() -> None:
 
 def test_one_entity_alone_can_be_trained() -> None:
     alone = BaselineView.of(np.array([(0, 0, 0)]), np.array([(0, 0, 0)]), N, R)
-    model = make(4, "multiply").train()
+    model = make(4).train()
     assert model(alone, randn(N, 4), [randn(2 * R, 4)]).isfinite().all()
 
 
-@compositions
-def test_gradients_are_those_of_the_formula(composition: Composition) -> None:
-    model, view = make(4, composition, layers=2), view_of()
+def test_gradients_are_those_of_the_formula() -> None:
+    model, view = make(4, layers=2), view_of()
     h, r = randn(N, 4).requires_grad_(), randn(2 * R, 4, seed=1).requires_grad_()
     assert gradcheck(
         lambda h, r, *_: model(view, h, [r, 2 * r]), (h, r, *model.layers.parameters())

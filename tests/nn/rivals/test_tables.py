@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decentrl.config import PredictionConfig
-from decentrl.nn.decoders import BatchNorm, ConvE, TuckER, make_decoder
-from decentrl.nn.prediction import PredictionModel
+from decentrl.nn.decoders import BatchNorm, ConvE, TuckER
 
 R, D, B = 3, 6, 5
 KINDS = torch.tensor([0, 4, 4, 1, 0])
@@ -18,9 +16,13 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def tucker(dropout: float = 0.0) -> TuckER:
+def tucker(*, dropout: bool = False) -> TuckER:
     torch.manual_seed(0)
-    return TuckER(R, D, 4, dropout, batch_norm=True).double()
+    decoder = TuckER(R, D, 4, batch_norm=True).double()
+    if not dropout:
+        for layer in (decoder.head_dropout, decoder.matrix_dropout, decoder.result_dropout):
+            layer.p = 0.0
+    return decoder
 
 
 def normed(rows: Tensor) -> Tensor:
@@ -54,7 +56,7 @@ def test_relations_are_ranked_as_triples_are_with_normalisation_too() -> None:
 
 
 def test_dropouts_of_tucker_grow_from_head_to_result() -> None:
-    decoder = tucker(0.3)
+    decoder = tucker(dropout=True)
     layers = decoder.head_dropout, decoder.matrix_dropout, decoder.result_dropout
     assert [layer.p for layer in layers] == pytest.approx([0.3, 0.4, 0.5])
     assert not torch.equal(decoder.query(randn(B, D), KINDS), decoder.query(randn(B, D), KINDS))
@@ -70,31 +72,9 @@ def test_a_single_row_is_normalised_with_what_is_known() -> None:
     torch.testing.assert_close(norm(row), expected)
 
 
-def test_settings_make_the_filters_of_conve() -> None:
-    settings = ("decoder.name=conve", "decoder.channels=200", "decoder.kernel=7")
-    config = PredictionConfig.from_preset("compgcn", settings)
-    decoder = make_decoder(config.decoder, R, 200)
-    assert isinstance(decoder, ConvE)
-    assert decoder.convolution.weight.shape == (200, 1, 7, 7)
+def test_conve_has_the_sizes_of_its_paper() -> None:
+    decoder = ConvE(R, 200)
+    assert decoder.convolution.weight.shape == (32, 1, 3, 3)
     assert decoder.query(torch.ones(2, 200), KINDS[:2]).shape == (2, 200)
     dropouts = decoder.image_dropout, decoder.channel_dropout, decoder.result_dropout
     assert [dropout.p for dropout in dropouts] == pytest.approx([0.2, 0.2, 0.3])
-
-
-@pytest.mark.parametrize("decoder", ["distmult", "transe"])
-def test_a_level_is_in_every_score_of_the_loss_and_learned(decoder: str) -> None:
-    settings = (f"decoder.name={decoder}", "model.encoder=none", "model.dim=4")
-    plain, levelled = (
-        PredictionModel(
-            3, R, PredictionConfig.from_preset("paper", (*settings, "loss.kind=bce", level))
-        )
-        for level in ("loss.level=0", "loss.level=-7")
-    )
-    asked = torch.ones(2, 4)
-    before, offset = plain.offset(asked), levelled.offset(asked)
-    assert (before is None) == (decoder == "distmult")
-    assert offset is not None
-    torch.testing.assert_close(offset, (torch.zeros(2) if before is None else before) - 7)
-    offset.sum().backward()
-    assert levelled.level is not None
-    assert levelled.level.grad == 2

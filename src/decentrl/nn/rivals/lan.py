@@ -24,7 +24,7 @@ class LAN(nn.Module):
         T_r(e_j), \quad T_r(e) = e - (e^\top \hat r)\, \hat r,
         \quad \alpha^{attention} = \mathrm{softmax}(u^\top \tanh(W T_r(e_j)))
 
-    The logic weights say how much a relation tells of an entity
+    The logic weights are how informative a relation is of an entity
     (:func:`~decentrl.graph.baselines.informative`); an entity's sum to 1. Nothing of the entity
     itself enters, and neighbours that training never saw are left out.
 
@@ -33,6 +33,9 @@ class LAN(nn.Module):
     compared with all answers: the rules ask for the mean over the questions, and the attention
     does without.
     """
+
+    input_dropout = 0.2
+    """Share of the entities whose input embedding is left out in a step, as if they were new."""
 
     def __init__(self, n_entities: int, n_relations: int, dim: int) -> None:
         super().__init__()
@@ -52,7 +55,7 @@ class LAN(nn.Module):
         edges, units = view.edges, F.normalize(self.relations, dim=-1)
         readable = view.seen[edges.nodes.columns]
         kept = readable if kept is None else kept & readable
-        # An embedding that was never trained is nobody's business, not even times 0.
+        # An embedding that was never trained must not count, not even times 0.
         inputs = torch.where(view.seen[:, None], inputs, 0)
         along = edge_dots(inputs, units, edges.pairs)
         weights = self._rules(view, inputs, kept)

@@ -38,9 +38,9 @@ class RGCNLayer(nn.Module):
     def forward(self, h: Tensor, view: BaselineView, shares: Tensor) -> Tensor:
         """h [n_entities, dim], 1 / |N_r(i)| of every edge [n_edges] → [n_entities, dim]."""
         total: Tensor = self.own(h)
-        kinds = view.edges.relations.columns
+        relations = view.edges.relations.columns
         for basis, mixture in zip(self.bases, self.mixture, strict=True):
-            weights = shares * mixture.index_select(0, kinds)
+            weights = shares * mixture.index_select(0, relations)
             total = total + weighted_sum(weights, basis(h), view.edges.nodes)
         return total
 
@@ -56,7 +56,13 @@ class RGCN(nn.Module):
     """
 
     def __init__(
-        self, n_entities: int, n_relations: int, dim: int, layers: int, bases: int, dropout: float
+        self,
+        n_entities: int,
+        n_relations: int,
+        dim: int,
+        layers: int,
+        bases: int = 4,
+        dropout: float = 0.4,
     ) -> None:
         super().__init__()
         self.entities = nn.Parameter(torch.empty(n_entities, dim))

@@ -1,0 +1,305 @@
+"""Settings of entity alignment: a dataclass for each encoder and loss, and the other sections.
+
+Defaults are those of the preset ``strong``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from decentrl.config.settings import Sections, Settings, section_names, setting
+from decentrl.config.shared import Distillation, EncoderSettings, HoldOut, Steps
+from decentrl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SampledPairs:
+    """Loss of the paper: links near, sampled pairs at least a margin apart."""
+
+    negatives: int = setting(10, "sampled pairs for each training link", at_least=1)
+
+    margin: ClassVar[float] = 1.5  # λ
+    weight: ClassVar[float] = 0.1  # α, of the sampled pairs
+    squared: ClassVar[bool] = True  # as in the authors' code
+
+
+@dataclass(frozen=True)
+class HardSamples:
+    """Loss of the relational encoder: a link's ends nearer than all sampled entities."""
+
+    entities: int = setting(
+        8192, "sampled entities a step that links compete with; 0 means all", at_least=0
+    )
+    scale: float = setting(30.0, "how much harder samples count more", at_least=0)
+
+
+@dataclass(frozen=True)
+class SampledAnswers:
+    """Loss of TransE and RotatE: the right answer of a triple among sampled entities."""
+
+    entities: int = setting(
+        512, "sampled entities a step that answers compete with; 0 means all", at_least=0
+    )
+    scale: float = setting(3.0, "factor of the scores", at_least=0)
+
+
+@dataclass(frozen=True)
+class InducingDistillation(Distillation):
+    weight: float = setting(3.0, "weight of the distillation loss", at_least=0)
+    induce: bool = setting(  # type: ignore[misc]
+        True, "make input embeddings of entities unseen in training with the distillation head"
+    )
+
+
+@dataclass(frozen=True)
+class Training(Steps):
+    refit: bool = setting(
+        True, "once all is chosen on the held-out links, train again on all of them"
+    )
+
+
+@dataclass(frozen=True)
+class WatchedTraining(Training):
+    """Training that looks at the validation links between epochs and may stop early."""
+
+    validates: ClassVar[bool] = True
+
+    validate_every: int = setting(10, "epochs between two validations", at_least=1)  # type: ignore[misc]
+    patience: int = setting(  # type: ignore[misc]
+        3, "stop after this many validations without a better value; 0 never stops", at_least=0
+    )
+
+
+_DROPOUT = {"at_least": 0, "at_most": 1}
+
+
+@dataclass(frozen=True)
+class DANSettings(EncoderSettings):
+    """The paper's Decentralized Attention Network."""
+
+    encoder: ClassVar[str] = "dan"
+    sections: ClassVar[dict[str, type | None]] = {
+        "loss": SampledPairs,
+        "distillation": Distillation,
+        "training": WatchedTraining,
+    }
+
+    dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
+    layers: int = setting(4, "number of layers, K", at_least=1)
+    dropout: float = setting(0.5, "dropout on attention scalars", **_DROPOUT)
+    hops: Literal["alternating", "one"] = setting(
+        "alternating", "two-hop neighbours in layers 1, 3, … (alternating) or one-hop in all"
+    )
+    relation_weight: float = setting(1.0, "weight of the added relation vector")
+    self_entity: bool = setting(
+        False, "ablation: let an entity be its own neighbour (gives up the open world)"
+    )
+    output: Literal["layers", "all-layers", "all-layers+input"] = setting(
+        "layers", "an entity's vector: layers 1 … K; 0 … K; 0 … K and e (0 for unseen entities)"
+    )
+
+
+@dataclass(frozen=True)
+class ReflectionSettings(EncoderSettings):
+    """The relational encoder: neighbours reflected along relations."""
+
+    encoder: ClassVar[str] = "reflection"
+    sections: ClassVar[dict[str, type | None]] = {
+        "loss": HardSamples,
+        "distillation": InducingDistillation,
+        "training": Training,
+    }
+
+    dim: int = setting(256, "width of the input embeddings and of every layer", at_least=1)
+    layers: int = setting(2, "number of layers, K", at_least=1)
+    dropout: float = setting(0.3, "dropout on vectors", **_DROPOUT)
+    edge_dropout: float = setting(0.1, "share of the edges left out in a layer", **_DROPOUT)
+    entity_dropout: float = setting(
+        0.1, "share of the input embeddings left out of a step, as if never seen", **_DROPOUT
+    )
+    context: bool = setting(
+        True, "weigh neighbours by their context too, not by the relation alone"
+    )
+    same_relations: float = setting(
+        0.3,
+        "relations of the two graphs share a vector if they are each other's nearest by "
+        "propagation with at least this cosine; above 1 never",
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True)
+class NoEncoderSettings(EncoderSettings):
+    """Seed propagation alone: nothing is trained."""
+
+    encoder: ClassVar[str] = "none"
+    sections: ClassVar[dict[str, type | None]] = {
+        "loss": None,
+        "distillation": None,
+        "training": HoldOut,
+    }
+
+
+@dataclass(frozen=True)
+class RivalSettings(EncoderSettings):
+    """Base of the rivals' settings: they have no self-distillation and no newcomers."""
+
+    inductive: ClassVar[bool] = False
+    sections: ClassVar[dict[str, type | None]] = {
+        "loss": None,
+        "distillation": None,
+        "training": WatchedTraining,
+    }
+
+    dim: int = setting(300, "width of the input embeddings", at_least=1)
+
+
+@dataclass(frozen=True)
+class GCNSettings(RivalSettings):
+    encoder: ClassVar[str] = "gcn"
+
+    dim: int = setting(200, "width of the input embeddings and of every layer", at_least=1)
+    layers: int = setting(2, "number of layers", at_least=1)
+
+
+@dataclass(frozen=True)
+class GATSettings(RivalSettings):
+    encoder: ClassVar[str] = "gat"
+
+    layers: int = setting(2, "number of layers", at_least=1)
+    dropout: float = setting(0.0, "dropout on attention scalars", **_DROPOUT)
+
+
+@dataclass(frozen=True)
+class AliNetSettings(RivalSettings):
+    encoder: ClassVar[str] = "alinet"
+
+    dim: int = setting(500, "width of the input embeddings; layers are narrower", at_least=1)
+    layers: int = setting(2, "number of layers", at_least=1)
+
+
+@dataclass(frozen=True)
+class TransESettings(RivalSettings):
+    encoder: ClassVar[str] = "transe"
+    sections: ClassVar[dict[str, type | None]] = {
+        **RivalSettings.sections,
+        "loss": SampledAnswers,
+    }
+
+
+@dataclass(frozen=True)
+class RotatESettings(TransESettings):
+    encoder: ClassVar[str] = "rotate"
+
+    dim: int = setting(400, "width of the input embeddings, even", at_least=2)
+
+
+@dataclass(frozen=True)
+class Propagation:
+    weight: float = setting(
+        0.4,
+        "share of seed propagation in the score, the encoder has the rest",
+        at_least=0,
+        at_most=1,
+    )
+    dim: int = setting(512, "width of a link's random vector", at_least=1)
+    relation_dim: int = setting(128, "coordinates of a relation in the features", at_least=1)
+
+    rounds: ClassVar[int] = 2  # how far the vectors travel
+    width: ClassVar[int] = 16  # coordinates of a neighbour, for each one of a relation
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    rounds: int = setting(
+        0,
+        "at most so many times train on found links too; validation links choose how many",
+        at_least=0,
+    )
+    mass: float = setting(
+        0.3,
+        "Sinkhorn mass that two mutually nearest entities need to become a link",
+        at_least=0,
+        at_most=1,
+    )
+    epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
+    counterpart_weight: float = setting(
+        0.0,
+        "share of a cosine by which two entities agree on having a counterpart; it helps where "
+        "both ends of a new link arrive together and costs where one was there before",
+        at_least=0,
+        at_most=0.5,
+    )
+
+
+@dataclass(frozen=True)
+class MatchingConfig:
+    matcher: Literal["cosine", "csls", "sinkhorn"] = setting("sinkhorn", "what `match` ranks by")
+    csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
+    temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4)
+    iterations: int = setting(30, "of Sinkhorn", at_least=1)
+    keep: int = setting(
+        0,
+        "`match` keeps each entity's so many nearest only, for large graphs; 0 keeps all",
+        at_least=0,
+    )
+
+
+ENCODERS: dict[str, type[EncoderSettings]] = {
+    kind.encoder: kind
+    for kind in (
+        DANSettings,
+        ReflectionSettings,
+        NoEncoderSettings,
+        GCNSettings,
+        GATSettings,
+        AliNetSettings,
+        TransESettings,
+        RotatESettings,
+    )
+}
+"""Settings of every encoder by its name; :func:`decentrl.views.register_view` adds to it."""
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """Settings of entity alignment."""
+
+    model: Any = ReflectionSettings()
+    propagation: Propagation = Propagation()
+    distillation: Any = InducingDistillation()
+    loss: Any = HardSamples()
+    training: Any = Training()
+    self_training: SelfTraining = SelfTraining()
+    matching: MatchingConfig = MatchingConfig()
+
+    @classmethod
+    def default_names(cls) -> dict[str, str]:
+        return {"model": "reflection"}
+
+    @classmethod
+    def all_names(cls) -> Iterable[dict[str, str]]:
+        return ({"model": name} for name in ENCODERS)
+
+    @classmethod
+    def chosen(cls, names: Mapping[str, str]) -> Sections:
+        name = names["model"]
+        if name not in ENCODERS:
+            raise ConfigError(f"model.encoder is {name!r}; it can be: {', '.join(ENCODERS)}")
+        model = ENCODERS[name]
+        usual: Sections = {
+            "model": model,
+            "propagation": Propagation,
+            "distillation": None,
+            "loss": None,
+            "training": Training,
+            "self_training": SelfTraining,
+            "matching": MatchingConfig,
+        }
+        return {key: model.sections.get(key, usual[key]) for key in section_names(cls)}
+
+    def check(self) -> None:
+        if self.model.encoder == "rotate" and self.model.dim % 2:
+            raise ConfigError(f"rotate needs an even model.dim, not {self.model.dim}")

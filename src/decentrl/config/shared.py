@@ -1,0 +1,72 @@
+"""Sections that both jobs have: training steps, self-distillation, and the base of encoders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from decentrl.config.settings import setting
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """Base of an encoder's settings.
+
+    Attributes:
+        encoder: its name, by which ``model.encoder`` chooses it.
+        inductive: whether entities that come after training can have vectors.
+        sections: dataclasses of the other sections, where they differ from the job's defaults;
+            None for a section that the encoder does without.
+    """
+
+    encoder: ClassVar[str] = ""
+    inductive: ClassVar[bool] = True
+    sections: ClassVar[dict[str, type | None]] = {}
+
+
+@dataclass(frozen=True)
+class Distillation:
+    variant: Literal["detached", "infonce", "l2", "none"] = setting(
+        "detached", "self-distillation: the paper's, or one of its ablations"
+    )
+    weight: float = setting(0.3, "weight of the distillation loss", at_least=0)
+
+    head: ClassVar[Literal["bilinear", "mlp"]] = "mlp"
+    """Estimator f: a small network, as in the authors' code. The text's bilinear form trains
+    badly."""
+    negatives: ClassVar[int] = 64
+    """Sampled entities a step."""
+    dropout: ClassVar[float] = 0.5
+    induce: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Training settings of what has no trained parameters."""
+
+    valid: float = setting(0.1, "share of the training data held out for validation", at_least=0)
+    refit: bool = setting(
+        True, "once all is chosen on the held-out links, train again on all of them"
+    )
+
+    epochs: ClassVar[int] = 0
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Training settings of everything that follows a gradient."""
+
+    epochs: int = setting(15, "passes over the training links, or triples", at_least=0)
+    batch: int = setting(1024, "links or questions a step; 0 means all in one", at_least=0)
+    optimizer: Literal["adam", "rmsprop", "adagrad"] = setting(
+        "rmsprop", "what follows the gradient"
+    )
+    learning_rate: float = setting(0.005, "of the optimizer", at_least=0)
+    valid: float = setting(0.1, "share of the training data held out for validation", at_least=0)
+    checkpoint_every: float = setting(30.0, "seconds between two checkpoints", at_least=0)
+
+    validates: ClassVar[bool] = False  # between epochs
+    validate_every: ClassVar[int] = 10
+    patience: ClassVar[int] = 0
+    schedule: ClassVar[str] = "constant"
+    encoder_rate: ClassVar[float] = 1.0

@@ -1,0 +1,76 @@
+"""D-GCN: a directed, gated graph convolution (Marcheggiani and Titov, 2017)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.graph.baselines import BaselineView
+from decentrl.nn.aggregate import weighted_sum
+
+HEAD, TAIL, SELF = 0, 1, 2
+"""Directions of an edge i ← j: i is the triple's head, its tail, or j itself."""
+
+
+class DGCNLayer(nn.Module):
+    r"""A matrix for each direction, a bias and a gate for each directed relation.
+
+    .. math::
+        h'_i = \mathrm{ReLU} \sum_{(r, j) \in N(i) \cup \{(\circ, i)\}}
+        g_{irj} \,(V_{d(r)} h_j + b_r), \quad
+        g_{irj} = \sigma(\hat v_{d(r)}^\top h_j + \hat b_r)
+
+    The loop ∘ is one more relation, with a direction of its own. The sum is one sparse product of
+    the gates for each direction and one for the biases: no edges × dimensions tensor is made.
+    """
+
+    def __init__(self, n_relations: int, dim: int) -> None:
+        super().__init__()
+        self.values = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(3))
+        self.biases = nn.Parameter(torch.zeros(2 * n_relations + 1, dim))
+        self.gate = nn.Linear(dim, 3, bias=False)
+        self.gate_biases = nn.Parameter(torch.zeros(2 * n_relations + 1))
+        for layer in (*self.values, self.gate):
+            assert isinstance(layer, nn.Linear)
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :meth:`DGCN.forward`."""
+        nodes, relations = view.edges.nodes, view.edges.relations
+        as_tail = relations.columns >= relations.n_columns // 2
+        scores = self.gate(h)
+        logits = scores.flatten().index_select(0, 3 * nodes.columns + as_tail)
+        gates = torch.sigmoid(logits + self.gate_biases.index_select(0, relations.columns))
+        gates = gates if kept is None else gates * kept
+        own = torch.sigmoid(scores[:, SELF] + self.gate_biases[-1])[:, None]
+        total = own * (self.values[SELF](h) + self.biases[-1])
+        total = total + weighted_sum(gates, self.biases[:-1], relations)
+        for direction, there in ((HEAD, ~as_tail), (TAIL, as_tail)):
+            total = total + weighted_sum(gates * there, self.values[direction](h), nodes)
+        return F.relu(total)
+
+
+class DGCN(nn.Module):
+    """Layers of :class:`DGCNLayer` over a table of input embeddings.
+
+    It is centralised: an entity's own embedding takes part, and where that was never trained it is
+    read as it was initialised.
+    """
+
+    def __init__(self, n_entities: int, n_relations: int, dim: int, layers: int) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(n_entities, dim))
+        nn.init.normal_(self.entities, std=dim**-0.5)
+        self.layers = nn.ModuleList(DGCNLayer(n_relations, dim) for _ in range(layers))
+
+    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Input embeddings [n_entities, dim] → vectors of that shape.
+
+        Args:
+            kept: bool[n_edges], the edges that count; all by default.
+        """
+        h = inputs
+        for layer in self.layers:
+            h = layer(h, view, kept)
+        return h
