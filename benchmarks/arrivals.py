@@ -14,7 +14,7 @@ there all the time. With ``--new neither`` all triples are there in training, wh
 arriving later costs. Candidates are the other ends of the held-out links (``test``), all entities
 of the other graph (``all``), or those that no training link has taken (``unlinked``), matched with
 all of the left graph that none has taken. ``--told`` reads one training with several values of
-self_training.told.
+self_training.counterpart_weight.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
 
 
 def retold(aligner: Aligner, told: float) -> Aligner:
-    """The same training with another self_training.told."""
-    assert aligner._sure, "settings with self_training.rounds, and told not 0"
+    """The same training with another self_training.counterpart_weight."""
+    assert aligner.learned.sureness, "settings with self_training.rounds, and told not 0"
     config = replace(aligner.config.self_training, told=told)
     aligner.config = replace(aligner.config, self_training=config)
-    aligner._vectors = aligner._encode(aligner.task, aligner._weights)[0]
+    aligner.learned.vectors = aligner._encode(aligner.task, aligner.learned.weights)[0]
     aligner._forget()
     return aligner
 
@@ -106,7 +106,7 @@ def played(job: Job) -> Readings:
     aligner.fit(rehearse(whole, seed, new))
     found: Readings = {}
     for told in options.told or [None]:
-        name = line if told is None else f"{line} self_training.told={told:g}"
+        name = line if told is None else f"{line} self_training.counterpart_weight={told:g}"
         read = aligner if told is None else retold(aligner, told)
         for matcher, subset, row in readings(read, options.candidates):
             found[name, new, matcher, subset] = [row[metric] for metric in NAMES]

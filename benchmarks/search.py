@@ -42,7 +42,7 @@ def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     n_left = len(task.left.entities)
     offset = np.array([0, n_left])
     links, valid = aligner.task.train + offset, aligner.task.valid + offset
-    vectors = torch.cat((aligner._vectors["left"], aligner._vectors["right"]))
+    vectors = torch.cat((aligner.learned.vectors["left"], aligner.learned.vectors["right"]))
     unlinked = Unlinked.of(n_left, len(vectors), links, valid)
     config = aligner.config.matching
     values = []

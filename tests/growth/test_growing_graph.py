@@ -233,7 +233,7 @@ def test_who_arrives_has_no_counterpart_yet_and_is_further_from_those_who_have(
     assert isinstance(aligner, Aligner)
     before = set(aligner.task.left.entities)
     add(aligner, later("align"))
-    weight = aligner.config.self_training.told
+    weight = aligner.config.self_training.counterpart_weight
     told = {label: vector[-2:] / weight**0.5 for label, vector in vectors(aligner).items()}
     new = [told[label] for label in told if label not in before]
     assert new
@@ -252,11 +252,11 @@ def test_trained_again_who_had_no_counterpart_is_not_given_one_by_what_was_found
     aligner = load(trained("align self-trained"))
     assert isinstance(aligner, Aligner)
     add(aligner, later("align"))
-    before = aligner._sure
+    before = aligner.learned.sureness
     again = aligner.refit(share=1.0)
     for side, sure in before.items():
-        assert torch.equal(again._sure[side][: len(sure)], sure)
-    assert len(again._sure["left"]) == len(before["left"]) + len(LATER)
+        assert torch.equal(again.learned.sureness[side][: len(sure)], sure)
+    assert len(again.learned.sureness["left"]) == len(before["left"]) + len(LATER)
     again.config = replace(
         again.config, self_training=replace(again.config.self_training, rounds=0)
     )
@@ -267,14 +267,14 @@ def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
     trained: Callable[[str], Path], later: Callable[[str], Rows], tmp_path: Path
 ) -> None:
     """Those of earlier versions say nothing of counterparts in their vectors."""
-    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.told=0")
+    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.counterpart_weight=0")
     today = load(trained("align self-trained"))
     assert isinstance(today, Aligner)
     old = Aligner.from_preset(*settings, device="cpu").fit(today.task)
     old.config = replace(old.config, self_training=today.config.self_training)
     old.save(tmp_path)
     loaded = Aligner.load(tmp_path, device="cpu")
-    assert len(loaded._found)
+    assert len(loaded.learned.found)
     width = today.vectors("left").shape[1] - 2
     for refresh in (False, True):
         add(loaded, later("align"), refresh=refresh)
