@@ -7,7 +7,7 @@ line that does not. 10 % of the training links are held out (by the
 seed), the rest train for the preset's number of epochs, and the held-out links are ranked left to
 right among all right entities that no training link has taken. Prints a Markdown table with the
 mean over the seeds; `rounds` are Hits@1 with the preset's matcher after every round of
-self-training. These tables are in docs/experiments.md.
+self-training. These tables are in research/experiments.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A claim, the numbers it is judged by, and the judgement."""
+"""Claims, the comparisons of numbers behind them, and the verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studies.store import Stat
+from studies.tables import MARK
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two numbers of which the claim says that the first is better."""
+    """Two numbers; the claim is that the first is better."""
 
     where: str
     first: Stat | None
@@ -34,7 +35,8 @@ class Comparison:
         if self.first is None or self.second is None or self.sign is None:
             return f"{self.where}: not measured"
         numbers = (f"{x.mean:.{self.digits}f}" for x in (self.first, self.second))
-        return f"{self.where}: {' against '.join(numbers)} {'≈✓✗'[self.sign]}"
+        mark = f" {MARK}" * (self.first.uncommitted or self.second.uncommitted)
+        return f"{self.where}: {' against '.join(numbers)} {'≈✓✗'[self.sign]}{mark}"
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,15 @@ def ratio(first: Stat | None, second: Stat | None) -> Stat | None:
         return None
     value = first.mean / second.mean
     error: float = sum(x.spread**2 / x.n / x.mean**2 for x in (first, second)) ** 0.5
-    return Stat(value, value * error, 1)
+    return Stat(value, value * error, 1, first.uncommitted or second.uncommitted)
 
 
 def difference(first: Stat | None, second: Stat | None) -> Stat | None:
     """Of two means, likewise."""
     if first is None or second is None:
         return None
-    return Stat(first.mean - second.mean, _error(first, second), 1)
+    either = first.uncommitted or second.uncommitted
+    return Stat(first.mean - second.mean, _error(first, second), 1, either)
 
 
 def _error(first: Stat, second: Stat) -> float:
