@@ -210,7 +210,7 @@ def _end_with_parent() -> None:
     """Exit when the first process is gone.
 
     A command that was killed cannot end its workers: they would go on for as long as their run
-    takes, and slow down whatever is started next.
+    takes, and slow down other commands.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

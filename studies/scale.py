@@ -1,4 +1,4 @@
-"""Who is compared, on which data, with how many seeds: in full, or small enough for minutes."""
+"""Which methods are compared, on which data, with how many seeds; in full or as a quick version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SELF_TRAINED = Method("decentRL, strong, self-trained", "strong", ("self_trainin
 GCN, GAT = Method("GCN-Align", "gcn"), Method("GAT", "gat")
 ALINET, ROTATE = Method("AliNet", "alinet"), Method("RotatE", "rotate")
 TRANSE = Method("TransE", "transe")
-# Wider than the preset, which is to be quick: as a rival it is to be good.
+# Wider than the preset, which is made for speed.
 PROPAGATION = Method("seed propagation", "propagate", ("propagation.relation_dim=512",))
 
 OURS = ("paper", "paper-code", "strong")
@@ -40,7 +40,7 @@ SLOW = ("alinet", "rotate", "rgcn", "compgcn", "lan", "table-tucker", "table-con
 
 @dataclass(frozen=True)
 class Scale:
-    """The data and seeds of a whole reproduction.
+    """The data and seeds of all targets.
 
     Attributes:
         pairs: alignment datasets and what tables call them.
@@ -83,7 +83,7 @@ class Scale:
 
 @lru_cache(None)
 def _small(job: Job, preset: str) -> tuple[str, ...]:
-    """What makes a preset small; nothing if it is not there."""
+    """The settings that make a preset small; none if there is no such preset."""
     try:
         config = KINDS[job].from_preset(preset)
     except ConfigError:
@@ -117,7 +117,7 @@ QUICK = Scale(
 
 
 def fewer_seeds(scale: Scale, most: int) -> Scale:
-    """With at most so many seeds a run; 0 changes nothing."""
+    """The same scale with at most so many seeds a run; 0 changes nothing."""
     if not most:
         return scale
     ours, baselines, prediction = (min(most, n) for n in scale.seeds)

@@ -104,13 +104,13 @@ def claims_page(scale: Scale, store: Store) -> str:
         "and any difference counts. A claim is confirmed if all comparisons speak for it, refuted "
         "if some speak against it and none for it, and partly confirmed if some speak for it and "
         f"others do not. {UNCOMMITTED_NOTE}\n",
-        "| claim | verdict | what it says |", "| --- | --- | --- |",
+        "| claim | verdict | statement |", "| --- | --- | --- |",
     ]  # fmt: skip
     claims = Claims(scale, store).all()
-    lines += [f"| {claim.name} | **{claim.verdict}** | {claim.says} |" for claim in claims]
+    lines += [f"| {claim.name} | **{claim.verdict}** | {claim.statement} |" for claim in claims]
     lines.append("")
     for claim in claims:
-        lines += [f"## {claim.name}\n", f"{claim.says} **{claim.verdict.capitalize()}.**\n"]
+        lines += [f"## {claim.name}\n", f"{claim.statement} **{claim.verdict.capitalize()}.**\n"]
         lines += [f"- {comparison}" for comparison in claim.evidence] + [""]
     return "\n".join(line for line in lines if line is not None) + "\n[All results](index.md).\n"
 

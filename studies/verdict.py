@@ -41,13 +41,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
+    """A claim of the paper, and the comparisons it is judged by."""
+
     name: str
-    says: str
+    statement: str
     evidence: Sequence[Comparison]
 
     @property
     def verdict(self) -> str:
-        """By all comparisons that were measured."""
+        """Confirmed, partly confirmed, refuted or open, by the comparisons that were measured."""
         signs = [x.sign for x in self.evidence if x.sign is not None]
         if not signs:
             return "not yet measured"
@@ -64,7 +66,7 @@ class Claim:
 
 
 def ratio(first: Stat | None, second: Stat | None) -> Stat | None:
-    """Of two means, with the error that follows from theirs, as if of one seed."""
+    """The ratio of two means, with the error that follows from theirs, as if of one seed."""
     if first is None or second is None or not first.mean or not second.mean:
         return None
     value = first.mean / second.mean
@@ -73,7 +75,7 @@ def ratio(first: Stat | None, second: Stat | None) -> Stat | None:
 
 
 def difference(first: Stat | None, second: Stat | None) -> Stat | None:
-    """Of two means, likewise."""
+    """The difference of two means, with its error, as if of one seed."""
     if first is None or second is None:
         return None
     either = first.uncommitted or second.uncommitted
