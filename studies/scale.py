@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from decentrl.config import Config, PredictionConfig
 from decentrl.errors import ConfigError
 from studies.layout import Metric, Value
 from studies.run import KINDS, Job, Run
@@ -88,13 +87,13 @@ def _small(job: Job, preset: str) -> tuple[str, ...]:
         config = KINDS[job].from_preset(preset)
     except ConfigError:
         return ()
-    assert isinstance(config, (Config, PredictionConfig))
-    changed = [
-        f"model.dim={min(config.model.dim, DIMENSION)}",
-        f"training.epochs={min(config.training.epochs, EPOCHS)}",
-    ]
-    if isinstance(config, PredictionConfig) and config.decoder.dim:
-        changed.append(f"decoder.dim={min(config.decoder.dim, 2 * DIMENSION)}")
+    largest = {"model.dim": DIMENSION, "training.epochs": EPOCHS, "decoder.dim": 2 * DIMENSION}
+    changed = []
+    for setting, most in largest.items():  # not every encoder has all of them
+        section, _, name = setting.partition(".")
+        value = getattr(getattr(config, section, None), name, 0)
+        if value:
+            changed.append(f"{setting}={min(value, most)}")
     return tuple(changed)
 
 
