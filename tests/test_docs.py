@@ -67,3 +67,17 @@ def test_the_glossary_has_at_most_forty_terms() -> None:
     text = (ROOT / "docs/glossary.md").read_text("utf-8")
     terms = re.findall(r"^\| \*\*", text, re.MULTILINE)
     assert 25 <= len(terms) <= 40
+
+
+def test_each_walk_has_at_most_eight_steps_and_enters_no_room_twice() -> None:
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    whole = text.split("## The walk of a new engineer")[1].split("\n## ")[0]
+    walks = whole.split("\n### ")[1:]
+    assert len(walks) == 3
+    for walk in walks:
+        steps = re.split(r"^\d+\. ", walk, flags=re.MULTILINE)[1:]
+        assert 1 < len(steps) <= 8
+        rooms = [set(re.findall(r"`([a-z]+)/[\w/]+\.py`", step)) for step in steps]
+        assert all(len(found) <= 1 for found in rooms)
+        entered = [name for found in rooms for name in found]
+        assert len(entered) == len(set(entered))
