@@ -26,7 +26,6 @@ STRONG = (
     "loss.entities=256",
     "propagation.dim=16",
     "propagation.relation_dim=8",
-    "propagation.width=4",
     "training.epochs=2",
     "training.batch=200",
     "self_training.rounds=1",

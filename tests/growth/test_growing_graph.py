@@ -26,20 +26,19 @@ Rows = list[tuple[str, str, str]]
 FEW = ("training.epochs=3", "training.valid=0.0", "training.batch=16")
 ALIGNERS = {
     "strong": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
-               "propagation.width=4", "loss.entities=16"),
+               "loss.entities=16"),
     "not induced": ("strong", "model.dim=6", "propagation.weight=0", "distillation.induce=false"),
     "self-trained": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
-                     "propagation.width=4", "self_training.rounds=1", "self_training.mass=0.05"),
+                     "self_training.rounds=1", "self_training.mass=0.05"),
     "propagate": ("propagate", "propagation.dim=8", "propagation.relation_dim=3"),
-    "dan": ("tiny", "model.dim=8", "model.hops=one", "model.counterparts=false"),
-    "two hops": ("tiny", "model.dim=8", "model.counterparts=false"),
-    "context": ("tiny", "model.dim=8", "model.variant=context", "model.hops=one"),
+    "dan": ("tiny", "model.dim=8", "model.hops=one"),
+    "two hops": ("tiny", "model.dim=8"),
 }  # fmt: skip
 PREDICTORS = {
     "paper": ("paper", "model.dim=8"),
     "strong": ("strong", "model.dim=8", "decoder.dim=8"),
     "table": ("paper-code", "model.dim=8"),
-    "none": ("quick", "model.encoder=none", "model.own=add", "model.dim=8", "decoder.dim=8"),
+    "none": ("quick", "model.encoder=none", "model.dim=8", "decoder.dim=8"),
 }
 LATER = {f"http://left.org/{i}" for i in range(30, 40)}
 
