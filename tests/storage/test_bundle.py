@@ -404,7 +404,7 @@ def fail_at_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_at_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_sync", stop)
+    monkeypatch.setattr(module, "sync_file", stop)
 
 
 def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:

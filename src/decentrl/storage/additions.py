@@ -11,9 +11,7 @@ which goes on from that of the line before; the last one is in the state, which 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 import threading
 import zlib
@@ -26,6 +24,7 @@ from typing import Any, Self
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line
 from decentrl.storage.files import sync_folder
+from decentrl.storage.lock import lock_file, unlock_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
 
@@ -101,7 +100,7 @@ class Store:
             self._connection.close()
             self._on_disk = True  # nothing is to connect again
             if self._lock is not None:
-                os.close(self._lock)
+                unlock_file(self._lock)
                 self._lock = None
 
     def __enter__(self) -> Self:
@@ -378,18 +377,15 @@ def _locked(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if new:
             sync_folder(folder.parent)  # or a power cut could take all that is kept in it
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = lock_file(folder / LOCK)
     except OSError as error:
         raise BundleError(
             f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
         ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
+    if lock is None:
         raise BundleError(
             f"{folder}: another process is adding to this run; wait until it has finished"
-        ) from error
+        )
     return lock
 
 
