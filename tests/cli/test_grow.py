@@ -106,7 +106,8 @@ def test_added_triples_are_there_for_the_next_command(decentrl: Command, case: C
     assert done.out == (
         f"tuesday.tsv: addition 1{place}\n"
         "  triples accepted: 3, new entities: 2\n"
-        "  without a trained neighbour: 1; only relations and other new entities tell of them\n"
+        "  without a trained neighbour: 1; their vectors are made of relations and other new "
+        "entities only\n"
     )
     if case.aligned:
         assert decentrl("match", case.run, "new").out.startswith("new\thttp://right.org/e/")
@@ -494,7 +495,7 @@ def test_drift_may_be_measured_on_other_data(
 
 
 def test_advice_follows_the_numbers() -> None:
-    from decentrl.cli.asking import advice
+    from decentrl.cli.grow import advice
 
     def of(**numbers: Any) -> str:
         still: dict[str, Any] = {

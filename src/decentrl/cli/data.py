@@ -1,13 +1,14 @@
-"""``decentrl data``: which datasets there are, what is in them, splitting and fetching."""
+"""``decentrl data list | info | split | fetch``: the datasets that have a name, and folders."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from decentrl.cli.options import plain_console
+from decentrl.cli.console import plain_console, print_json, say
+from decentrl.cli.options import Json
 
 if TYPE_CHECKING:
     from decentrl.data.alignment_task import AlignmentTask
@@ -22,7 +23,6 @@ app = typer.Typer(
 Dataset = Annotated[
     str, typer.Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.command("list")
@@ -41,7 +41,7 @@ def list_command(as_json: Json = False) -> None:
         for info in list_datasets()
     ]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     table = _table("dataset", "kind", "entities", "open world", "files")
     for row in rows:
@@ -71,7 +71,7 @@ def info(
     facts: dict[str, Any] = {"name": task.name, "open_world": task.open_world}
     facts |= _alignment_facts(task) if isinstance(task, AlignmentTask) else _graph_facts(task)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     graphs = facts.pop("graphs")
     table = _table("", *graphs)
@@ -200,21 +200,17 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
+def _table(*columns: str) -> Table:
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i == 0)
     return table
 
 
-def _print(*things: Any) -> None:
-    # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
+def _print(*things: str | Table) -> None:
     console = plain_console(markup=False)
     for thing in things:
-        console.print(thing, soft_wrap=isinstance(thing, str))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        if isinstance(thing, str):
+            say(console, thing)
+        else:
+            console.print(thing)

@@ -135,6 +135,8 @@ class Manifest:
     def __fspath__(self) -> str:
         return str(self.run)
 
+    __str__ = __fspath__
+
     @cached_property
     def kind(self) -> Kind:
         """Whether it is an aligner or a predictor, and what that means."""

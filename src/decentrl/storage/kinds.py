@@ -115,3 +115,8 @@ KINDS: dict[str, Kind] = {
 def kind_for(thing: AnyTask | Settings) -> Kind:
     """The kind of model that has such settings, or learns from such a task."""
     return next(kind for kind in KINDS.values() if isinstance(thing, (kind.settings, kind.task)))
+
+
+def kind_about(task: str | None) -> Kind:
+    """The kind that results and settings name as their ``task``; those of alignment name none."""
+    return KINDS["predictor" if task == "prediction" else "aligner"]
