@@ -13,17 +13,16 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from decentrl._version import __version__
-from decentrl.aligner import Aligner
-from decentrl.config import Config, PredictionConfig, Settings, to_toml
+from decentrl.config import Settings, to_toml
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
-from decentrl.predictor import Predictor
 from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report import render_prediction_report, render_report
 from decentrl.runs.report.collect import make_prediction_report, make_report
@@ -44,31 +43,6 @@ from decentrl.training.loop import Row
 
 RESULTS = "results.json"
 CONFIG = "config.toml"
-
-
-class RunOptions(TypedDict, total=False):
-    """Options of making a run, all of them optional."""
-
-    device: str
-    resume: bool  # go on in its folder
-    command: str | None  # for the report
-    on_start: Callable[[Any], None] | None  # called with the task
-    on_epoch: Callable[[Row], None] | None
-    on_trained: Callable[[], None] | None
-
-
-def align(
-    sources: Sources | Grown, config: Config, folder: Path, **how: Unpack[RunOptions]
-) -> tuple[Aligner, dict[str, Any]]:
-    """Train, match, evaluate, and leave the whole run in ``folder``."""
-    return make_run(JOBS["aligner"], sources, config, folder, **how)
-
-
-def complete(
-    sources: GraphSources | Grown, config: PredictionConfig, folder: Path, **how: Unpack[RunOptions]
-) -> tuple[Predictor, dict[str, Any]]:
-    """Train, answer the test questions, evaluate, and leave the whole run in ``folder``."""
-    return make_run(JOBS["predictor"], sources, config, folder, **how)
 
 
 @dataclass(frozen=True)
@@ -139,7 +113,13 @@ def make_run(
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Train, evaluate and leave the whole run in ``folder``: the model, and its results."""
+    """Train, evaluate and leave the whole run in ``folder``: the model, and its results.
+
+    Args:
+        resume: go on with the run in that folder.
+        command: shown in the report.
+        on_start: called with the task, once it is read.
+    """
     model: Any = MODELS[job.kind.name](config, device)  # type: ignore[arg-type]
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
@@ -170,6 +150,10 @@ def make_run(
     write_text(folder / "report.html", job.page(model, results, answers, command))
     write_results(folder, results)
     return model, results
+
+
+align = partial(make_run, _ALIGN)
+complete = partial(make_run, _COMPLETE)
 
 
 def _how(model: Model, steps: Sequence[str]) -> dict[str, Any]:

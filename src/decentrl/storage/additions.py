@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,7 @@ from typing import Any, Self
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line
 from decentrl.storage.files import sync_folder
-from decentrl.storage.lock import lock_file, unlock_file
+from decentrl.storage.lock import locked_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
 
@@ -59,7 +59,7 @@ class Store:
     def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
         self.file = folder / FILE
         self._base, self._grown_from = base, dict(grown_from or {})
-        self._lock: int | None = None  # the lock file's descriptor, if this is the writer
+        self._lock: ExitStack | None = None  # held by the writer
         self._thread = threading.RLock()
         self._connection = _empty(":memory:", base)
         self._on_disk = False
@@ -100,7 +100,7 @@ class Store:
             self._connection.close()
             self._on_disk = True  # nothing is to connect again
             if self._lock is not None:
-                unlock_file(self._lock)
+                self._lock.close()
                 self._lock = None
 
     def __enter__(self) -> Self:
@@ -370,23 +370,24 @@ def _empty(place: str, base: str) -> sqlite3.Connection:
     return connection
 
 
-def _locked(folder: Path) -> int:
-    """Become the only writer."""
-    try:
-        new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        if new:
-            sync_folder(folder.parent)  # or a power cut could take all that is kept in it
-        lock = lock_file(folder / LOCK)
-    except OSError as error:
-        raise BundleError(
-            f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
-        ) from error
-    if lock is None:
-        raise BundleError(
-            f"{folder}: another process is adding to this run; wait until it has finished"
-        )
-    return lock
+def _locked(folder: Path) -> ExitStack:
+    """Become the only writer, until what this returns is closed."""
+    with ExitStack() as stack:
+        try:
+            new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            if new:
+                sync_folder(folder.parent)  # or a power cut could take all that is kept in it
+            free = stack.enter_context(locked_file(folder / LOCK))
+        except OSError as error:
+            raise BundleError(
+                f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
+            ) from error
+        if not free:
+            raise BundleError(
+                f"{folder}: another process is adding to this run; wait until it has finished"
+            )
+        return stack.pop_all()
 
 
 def _write_state(connection: sqlite3.Connection, state: _State) -> None:

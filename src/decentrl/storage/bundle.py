@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from decentrl._version import __version__
-from decentrl.config import Config, PredictionConfig, Settings, to_toml
+from decentrl.config import Settings, to_toml
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.vocabulary import Vocabulary
@@ -164,22 +164,6 @@ class Manifest:
 def open_bundle(run: str | PathLike[str]) -> Manifest:
     """Read and verify ``bundle.json`` of a run, or of a bundle itself."""
     return run if isinstance(run, Manifest) else _read_manifest(Path(run), bundle_folder(run))
-
-
-@overload
-def read_bundle(
-    folder: Path | Manifest, kind: Literal["aligner"] = "aligner"
-) -> Bundle[Config, AlignmentTask]: ...
-
-
-@overload
-def read_bundle(
-    folder: Path | Manifest, kind: Literal["predictor"]
-) -> Bundle[PredictionConfig, GraphTask]: ...
-
-
-@overload
-def read_bundle(folder: Path | Manifest, kind: KindName) -> Bundle[Any, Any]: ...
 
 
 def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any, Any]:
