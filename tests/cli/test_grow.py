@@ -494,6 +494,19 @@ def test_drift_may_be_measured_on_other_data(
     assert json.loads(done.out)["calibration"]
 
 
+def test_a_bundle_that_a_killed_process_had_taken_away_is_put_back(
+    decentrl: Command, case: Case
+) -> None:
+    """Between two renames, where a system cannot exchange folders."""
+    for command in (("add", case.run, case.file, *case.side), ("compact", case.run)):
+        before = tree(case.run / "bundle")
+        (case.run / "bundle").rename(case.run / ".bundle.old-77")
+        assert decentrl("log", case.run).code == 2  # a reader changes nothing
+        done = decentrl(*command)
+        assert (done.code, done.err) == (0, "")
+        assert before.keys() <= tree(case.run / "bundle").keys()
+
+
 def test_advice_follows_the_numbers() -> None:
     from decentrl.cli.grow import advice
 

@@ -24,8 +24,6 @@ from decentrl.cli.options import Device, Json, Run, check_sides, check_test_file
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from decentrl.data.table import Table
     from decentrl.growth.drift import Drift
     from decentrl.storage.additions import Addition
@@ -59,7 +57,7 @@ def add(
 
     New entities have vectors at once and can be asked about. No vector of a trained entity changes,
     unless --refresh. Each file is one addition, kept whole or not at all; `decentrl undo` takes the
-    last one back. Triples of relations that training has not seen are left out, and told.
+    last one back. Triples of relations that training has not seen are left out and counted.
 
     decentrl add run tuesday.tsv --side left
     """
@@ -67,7 +65,7 @@ def add(
     from decentrl.runs.sources import load_model
     from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run)
+    opened = open_bundle(run, write=True)
     two_graphs = opened.kind.two_graphs
     where = check_sides(two_graphs, side=side)
     if two_graphs and not where:
@@ -122,7 +120,7 @@ def _check_relations(model: Any, side: str, tables: Sequence[Table]) -> None:
 
 
 def _line(addition: Addition) -> dict[str, Any]:
-    """An addition as JSON, with all that is to be said of it on one level."""
+    """An addition as JSON, with its facts on one level."""
     line = asdict(addition)
     facts: dict[str, Any] = line.pop("facts")
     return line | facts
@@ -167,13 +165,13 @@ def _print_addition(console: Console, addition: Addition, literals: int, table: 
         )
 
 
-def _log(run: str | PathLike[str]) -> list[Addition]:
+def _log(run: Path, write: bool = False) -> list[Addition]:
     """What was added to a run; nothing else of it is read."""
     from decentrl.storage.additions import Store
     from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run)
-    with Store.open(Path(run) / "store", opened.id, grown_from=opened.origin) as store:
+    opened = open_bundle(run, write)
+    with Store.open(run / "store", opened.id, grown_from=opened.origin) as store:
         return store.log()
 
 
@@ -181,7 +179,7 @@ def undo(run: Run) -> None:
     """Take back the last addition to a run, unless it is in the bundle by now."""
     from decentrl.runs.sources import load_model
 
-    additions = _log(run)
+    additions = _log(run, write=True)
     if all(addition.folded for addition in additions):
         # A writer would begin by preparing the run for additions.
         raise InputError(
@@ -250,7 +248,7 @@ def compact(
     from decentrl.runs.sources import load_model
 
     console = wide_console()
-    pending = sum(not addition.folded for addition in _log(run))
+    pending = sum(not addition.folded for addition in _log(run, write=True))
     if not pending and not refresh:
         say(console, "nothing to compact: all additions are in the bundle")
         return

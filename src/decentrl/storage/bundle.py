@@ -161,9 +161,17 @@ class Manifest:
             return False
 
 
-def open_bundle(run: str | PathLike[str]) -> Manifest:
-    """Read and verify ``bundle.json`` of a run, or of a bundle itself."""
-    return run if isinstance(run, Manifest) else _read_manifest(Path(run), bundle_folder(run))
+def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
+    """Read and verify ``bundle.json`` of a run, or of a bundle itself.
+
+    Args:
+        write: the run will be added to, so first finish what a killed process left half-done.
+    """
+    if isinstance(run, Manifest):
+        return run
+    if write:
+        recover_bundle(Path(run))
+    return _read_manifest(Path(run), bundle_folder(run))
 
 
 def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any, Any]:
