@@ -494,6 +494,41 @@ def test_drift_may_be_measured_on_other_data(
     assert json.loads(done.out)["calibration"]
 
 
+def count_manifests(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every reading of a bundle's list of files from now on."""
+    found, read = [], Path.read_bytes
+
+    def counting(self: Path) -> bytes:
+        if self.name == "bundle.json":
+            found.append(self)
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", counting)
+    return found
+
+
+def test_looking_at_the_log_reads_the_list_of_files_once(
+    decentrl: Command, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decentrl("add", case.run, case.file, *case.side)
+    found = count_manifests(monkeypatch)
+    for command in ("log", "info"):
+        assert decentrl(command, case.run).code == 0
+        assert len(found) == 1, command
+        found.clear()
+
+
+@pytest.mark.xfail(reason="loading a run to add to it reads the list again", strict=True)
+def test_adding_a_file_reads_the_list_of_files_once(
+    decentrl: Command, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decentrl("add", case.run, case.file, *case.side)  # the first may write a bundle
+    decentrl("undo", case.run)
+    found = count_manifests(monkeypatch)
+    assert decentrl("add", case.run, case.file, *case.side).code == 0
+    assert len(found) == 1
+
+
 def test_a_bundle_that_a_killed_process_had_taken_away_is_put_back(
     decentrl: Command, case: Case
 ) -> None:
