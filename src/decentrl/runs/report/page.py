@@ -119,6 +119,23 @@ def row_of(cards: str) -> str:
     return f'<div class="row">{cards}</div>\n' if cards else ""
 
 
+def header(job: str, title: str, summary: str) -> str:
+    lead = f'<p class="lead">{summary}</p>' if summary else ""
+    name = f'<div class="soft">{job} report</div><h1 dir="auto">{escaped(title)}</h1>'
+    return f"<header>{name}{lead}</header>\n"
+
+
+def metric_table(kind: str, about: str, names: Sequence[str], body: str) -> str:
+    """A table of metrics; the first column is the name of a row."""
+    first, *rest = names
+    heads = "".join(f'<th scope="col" class="num">{name}</th>' for name in rest)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{about}">'
+        f'<table class="{kind}"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>\n'
+        f"{body}</table></div>"
+    )
+
+
 def tiles_of(tiles: Sequence[tuple[str, Row, str, str]]) -> str:
     body = ""
     for name, row, key, meaning in tiles:
