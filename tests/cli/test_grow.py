@@ -240,7 +240,9 @@ def test_the_side_is_needed_where_there_are_two(
 ) -> None:
     file = tmp_path / "x.tsv"
     file.write_text("a\tr\tb\n")
-    refused(decentrl("add", twin_run, file), "say which graph the triples belong to: --side left")
+    refused(
+        decentrl("add", twin_run, file), "give the graph that the triples belong to: --side left"
+    )
     done = decentrl("add", twin_run, file, "--side", "middle")
     refused(done, "no side 'middle'; there are: left, right")
     one = "this run is about one graph; leave out --"
@@ -676,8 +678,8 @@ def test_an_export_that_cannot_be_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for output, more, says in (
-        ("v.csv", (), "v.csv: cannot tell the format by .csv; use .parquet, .npy, .txt, .vec"),
-        ("v", (), "v: cannot tell the format by a name without an extension"),
+        ("v.csv", (), "v.csv: no format is known for .csv; use .parquet, .npy, .txt, .vec"),
+        ("v", (), "v: no format is known for a name without an extension"),
         ("v.npy", ("--format", "hdf5"), "no format 'hdf5'; there are: npy, parquet, word2vec"),
         ("v.npy", (), "npy holds one graph; add --side left or --side right, or write parquet"),
         ("no/v.parquet", (), "no: no such folder; make it first"),

@@ -19,7 +19,7 @@ from decentrl.cli.console import (
     plain_table,
     print_answers,
     print_json,
-    say,
+    print_lines,
     wide_console,
 )
 from decentrl.cli.options import (
@@ -108,7 +108,7 @@ def match(
     abstain: Annotated[
         bool,
         typer.Option(
-            "--abstain", help="No match where it is too unsure; validation links said from when on."
+            "--abstain", help="No match below the confidence that was chosen on validation links."
         ),
     ] = False,
     min_confidence: Annotated[
@@ -269,7 +269,7 @@ def explain(
         return
     console = wide_console()
     if not reasons:
-        say(console, f"no triple is about {entity!r}, so its vector is made of nothing")
+        print_lines(console, f"no triple is about {entity!r}, so its vector is made of nothing")
         return
     labels = ("neighbour", "relation")
     table = plain_table(escape(entity), *labels, "role", wrap=labels)
@@ -287,7 +287,7 @@ def explain(
     console.print(table)
     if len(reasons) > top:
         rest = sum(reason.weight for reason in reasons[top:])
-        say(console, f"… and {len(reasons) - top:,} more, {rest:.1%} together")
+        print_lines(console, f"… and {len(reasons) - top:,} more, {rest:.1%} together")
 
 
 def neighbours(
@@ -327,7 +327,7 @@ def export(
         Path, typer.Option("--output", "-o", help="A .parquet, .npy, .txt or .vec file.")
     ],
     format: Annotated[
-        str, typer.Option(help="parquet, npy or word2vec, whatever the extension says.")
+        str, typer.Option(help="parquet, npy or word2vec, in place of what the extension means.")
     ] = "",
     side: Annotated[
         str,
@@ -350,7 +350,7 @@ def export(
     known = sorted(set(FORMATS.values()))
     if not format and output.suffix not in FORMATS:
         raise InputError(
-            f"cannot tell the format by {output.suffix or 'a name without an extension'}",
+            f"no format is known for {output.suffix or 'a name without an extension'}",
             file=output,
             remedy=f"use {', '.join(FORMATS)}, or --format {' | '.join(known)}",
         )
@@ -369,4 +369,4 @@ def export(
         done = export_vectors(parts, output, format)
     text = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
     text += f", {done.without:,} entities without one left out" if done.without else ""
-    say(plain_console(stderr=True), text)
+    print_lines(plain_console(stderr=True), text)

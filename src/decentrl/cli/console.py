@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Results", "escape", "mark", "metric_cells", "number_columns", "plain_console", "plain_table",
-    "print_answers", "print_json", "say", "wide_console",
+    "print_answers", "print_json", "print_lines", "wide_console",
 ]  # fmt: skip
 
 Results = Mapping[str, Any]
@@ -41,7 +41,7 @@ def wide_console(stderr: bool = False) -> Console:
     return console
 
 
-def say(console: Console, *lines: str) -> None:
+def print_lines(console: Console, *lines: str) -> None:
     """Print lines as they are: labels and paths may contain brackets, and get copied."""
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
@@ -101,7 +101,7 @@ def print_answers(
     """
     if output is not None:
         write_table(table, output)
-        say(plain_console(stderr=True), f"{output}: {written}")
+        print_lines(plain_console(stderr=True), f"{output}: {written}")
     elif as_json:
         print_json(table.to_pylist())
     elif sys.stdout.isatty():

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from decentrl.cli.ask import read_results
-from decentrl.cli.console import Results, plain_console, print_json, say, wide_console
+from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
 from decentrl.cli.printers import PRINTERS, Printer
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.nn.device import pick_device
@@ -85,7 +85,7 @@ class Plan:
         printer.results(console, summary)
         if samples:
             console.print(printer.samples(samples))
-        say(console, f"report   {self.first / 'report.html'}",
+        print_lines(console, f"report   {self.first / 'report.html'}",
             printer.next_step.format(run=self.first))  # fmt: skip
 
     def _begun(self) -> Plan:
@@ -157,11 +157,13 @@ def _announce(console: Console, printer: Printer, sources: Any, task: Any) -> No
     """What is read, and what was held out of it."""
     printer.announce(console, task)
     if isinstance(sources, Grown):
-        say(console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
+        print_lines(
+            console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned"
+        )
         return
     option, what, none = printer.held_out
     if not sources.dataset and not getattr(sources, option) and len(task.test):
-        say(
+        print_lines(
             console,
             f"no --{option.replace('_', '-')}: {len(task.test):,} {what} ({sources.holdout:.0%}) "
             f"were held out to test on; --holdout 0 {none}",

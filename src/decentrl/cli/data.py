@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from decentrl.cli.console import plain_console, print_json, say
+from decentrl.cli.console import plain_console, print_json, print_lines
 from decentrl.cli.options import Json
 
 if TYPE_CHECKING:
@@ -211,6 +211,6 @@ def _print(*things: str | Table) -> None:
     console = plain_console(markup=False)
     for thing in things:
         if isinstance(thing, str):
-            say(console, thing)
+            print_lines(console, thing)
         else:
             console.print(thing)

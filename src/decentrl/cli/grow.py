@@ -17,7 +17,7 @@ from decentrl.cli.console import (
     number_columns,
     plain_table,
     print_json,
-    say,
+    print_lines,
     wide_console,
 )
 from decentrl.cli.options import Device, Json, Run, check_sides, check_test_files
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from decentrl.storage.additions import Addition
 
 FAR = 0.2
-"""A greater share of entities or triples after training is more than was ever measured."""
+"""A share of entities or triples after training that is greater than any that was measured."""
 MOVED = 0.01
-"""Vectors that would move less in a refresh, in the mean of 1 - cos, are good as they are."""
+"""Mean of 1 - cos between vectors and refreshed ones below which a refresh is not worth it."""
 
 
 def add(
@@ -69,7 +69,7 @@ def add(
     two_graphs = opened.kind.two_graphs
     where = check_sides(two_graphs, side=side)
     if two_graphs and not where:
-        raise ConfigError("say which graph the triples belong to: --side left or --side right")
+        raise ConfigError("give the graph that the triples belong to: --side left or --side right")
     console, added = wide_console(stderr=as_json), []
     with _counting(0, len(files)):  # all files are read before the first is added
         tables = [read_table(file) for file in files]
@@ -91,7 +91,7 @@ def add(
     if as_json:
         print_json(added)
     elif refresh:
-        say(console, "every vector was made anew; these additions are in the bundle now")
+        print_lines(console, "every vector was made anew; these additions are in the bundle now")
 
 
 def _readable(name: str) -> str:
@@ -101,7 +101,7 @@ def _readable(name: str) -> str:
 
 @contextmanager
 def _counting(done: int, count: int) -> Iterator[None]:
-    """An error says how many of several files were added before it."""
+    """Add to an error how many of several files were added before it."""
     try:
         yield
     except DecentRLError as error:
@@ -127,42 +127,37 @@ def _line(addition: Addition) -> dict[str, Any]:
 
 
 def _print_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
+    """What an addition brought; ``table`` if vectors are embeddings that only training learns."""
     facts = addition.facts
     place = f", {addition.side} graph" if addition.side else ""
-    say(console, f"{addition.source}: addition {addition.number}{place}")
-    say(console, f"  triples accepted: {addition.triples:,}, new entities: {addition.entities:,}")
+    lines = [
+        f"{addition.source}: addition {addition.number}{place}",
+        f"  triples accepted: {addition.triples:,}, new entities: {addition.entities:,}",
+    ]
     if facts["known"]:
-        say(console, f"  triples known already: {facts['known']:,}")
+        lines.append(f"  triples known already: {facts['known']:,}")
     if literals:
-        say(console, f"  triples with a literal, set aside: {literals:,}")
-    if facts["ignored"]:
-        names = ", ".join(f"{name!r} ({n:,})" for name, n in facts["ignored_relations"].items())
-        others = facts["ignored"] - sum(facts["ignored_relations"].values())
+        lines.append(f"  triples with a literal, set aside: {literals:,}")
+    if count := facts["ignored"]:
+        named = facts["ignored_relations"]
+        names = ", ".join(f"{name!r} ({n:,})" for name, n in named.items())
+        others = count - sum(named.values())
         names += f" and others ({others:,})" if others else ""
-        say(
-            console,
-            f"  triples left out, as training has not seen their relations: {facts['ignored']:,}, "
-            f"of {names}",
-        )
+        why = "as training has not seen their relations"
+        lines.append(f"  triples left out, {why}: {count:,}, of {names}")
     if facts["recomputed"]:
-        say(console, f"  entities that came earlier, made anew: {facts['recomputed']:,}")
-    if facts["without_trained_neighbour"]:
-        say(
-            console,
-            f"  without a trained neighbour: {facts['without_trained_neighbour']:,}; their "
-            "vectors are made of relations and other new entities only",
-        )
-    if facts["without_vector"]:
+        lines.append(f"  entities that came earlier, made anew: {facts['recomputed']:,}")
+    if count := facts["without_trained_neighbour"]:
+        why = "their vectors are made of relations and other new entities only"
+        lines.append(f"  without a trained neighbour: {count:,}; {why}")
+    if count := facts["without_vector"]:
         names = ", ".join(map(repr, facts["for_example"]))
-        more = ", …" if facts["without_vector"] > len(facts["for_example"]) else ""
+        names += ", …" if count > len(facts["for_example"]) else ""
         why, then = "nothing known reaches them", "made once a triple joins them to something known"
         if table:
             why, then = "a table holds what training has seen", "learned by `decentrl refit`"
-        say(
-            console,
-            f"  without a vector, as {why}: {facts['without_vector']:,} ({names}{more}); it will "
-            f"be {then}",
-        )
+        lines.append(f"  without a vector, as {why}: {count:,} ({names}); it will be {then}")
+    print_lines(console, *lines)
 
 
 def _log(run: Path, write: bool = False) -> list[Addition]:
@@ -189,7 +184,7 @@ def undo(run: Run) -> None:
         )
     with load_model(run, "cpu", durable=True) as model:
         addition = model.undo()
-    say(
+    print_lines(
         wide_console(),
         f"{addition.source}: addition {addition.number} taken back, triples: {addition.triples:,}, "
         f"entities: {addition.entities:,}",
@@ -204,7 +199,7 @@ def log(run: Run, as_json: Json = False) -> None:
         print_json([_line(addition) for addition in additions])
         return
     if not additions:
-        say(console, "nothing was added to this run")
+        print_lines(console, "nothing was added to this run")
         return
     table = plain_table("", "number", "time (UTC)", "side", "source", wrap=("source",))
     number_columns(table, "triples", "entities")
@@ -250,7 +245,7 @@ def compact(
     console = wide_console()
     pending = sum(not addition.folded for addition in _log(run, write=True))
     if not pending and not refresh:
-        say(console, "nothing to compact: all additions are in the bundle")
+        print_lines(console, "nothing to compact: all additions are in the bundle")
         return
     with load_model(run, device, durable=True) as model:
         if refresh:
@@ -258,7 +253,7 @@ def compact(
         else:
             model.compact()
     vectors = "every vector was made anew" if refresh else "no vector has changed"
-    say(console, f"additions that are in the bundle now: {pending:,} more; {vectors}")
+    print_lines(console, f"additions that are in the bundle now: {pending:,} more; {vectors}")
 
 
 def drift(
@@ -284,30 +279,28 @@ def drift(
     if as_json:
         print_json({**asdict(found), "advice": todo, "because": why})
         return
-    console = wide_console()
     induced, arrived = _shares(found)
-    for line in (
-        f"entities     {found.entities:,} with a vector, {found.induced:,} ({induced:.1%}) of them "
-        "came after training",
-        f"triples      {found.triples:,}, {found.arrived:,} ({arrived:.1%}) of them came after "
-        "training",
+    after = "of them came after training"
+    lines = [
+        f"entities     {found.entities:,} with a vector, {found.induced:,} ({induced:.1%}) {after}",
+        f"triples      {found.triples:,}, {found.arrived:,} ({arrived:.1%}) {after}",
         f"stale        {found.stale:,} trained entities would move in a refresh",
         f"drift        {found.drift:.4f}: how far vectors would move in a refresh, 1 - cosine in "
         "the mean",
-    ):
-        say(console, line)
+    ]
     if found.expected:
-        words = {"trained": "trained entities", "induced": "new ones"}
-        told = ", ".join(f"{value:.3f} for {words[k]}" for k, value in found.expected.items())
-        say(
-            console,
-            f"recognised   {told}: how like a known input is the one a vector tells of, cosine",
+        names = {"trained": "trained entities", "induced": "new ones"}
+        cosines = ", ".join(f"{value:.3f} for {names[k]}" for k, value in found.expected.items())
+        lines.append(
+            f"recognised   {cosines}: cosine of the input that a vector implies with the nearest "
+            "known one"
         )
-    if found.calibration:
-        sure = found.calibration
-        say(console, f"calibration  {sure['mean']:.1%} expected and {sure['right']:.1%} right, "
-                        f"error {sure['ece']:.3f}")  # fmt: skip
-    say(console, f"advice       {why}")
+    if sure := found.calibration:
+        lines.append(
+            f"calibration  {sure['mean']:.1%} expected and {sure['right']:.1%} right, "
+            f"error {sure['ece']:.3f}"
+        )
+    print_lines(wide_console(), *lines, f"advice       {why}")
 
 
 def _shares(found: Drift) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from decentrl.cli.console import (
     metric_cells,
     number_columns,
     plain_table,
-    say,
+    print_lines,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Printer:
 
 def _announce_links(console: Console, task: AlignmentTask) -> None:
     left, right = task.left, task.right
-    say(
+    print_lines(
         console,
         f"{task.name}: {len(left.entities):,} + {len(right.entities):,} entities, "
         f"{len(left.triples):,} + {len(right.triples):,} triples, {len(task.train):,} training "
@@ -118,7 +118,7 @@ def _show_matches(rows: Sequence[Results]) -> Table:
 def _announce_triples(console: Console, task: GraphTask) -> None:
     graph = task.graph
     later = "" if task.auxiliary is None else f"; {len(task.auxiliary):,} arrive after training"
-    say(
+    print_lines(
         console,
         f"{task.name}: {len(graph.entities):,} entities, {len(graph.relations):,} relations, "
         f"{len(graph.triples):,} training, {len(task.valid):,} validation and "
@@ -222,7 +222,7 @@ def _print_left_out(console: Console, graph: Any, name: str = "") -> None:
 
 def _print_calibration(console: Console, results: Results, name: str, among: str) -> None:
     if found := results.get("confidence"):
-        say(
+        print_lines(
             console,
             f"{name}: {found['mean']:.1%} expected and {found['right']:.1%} right among {among}, "
             f"calibration error {found['ece']:.3f}",

@@ -12,7 +12,7 @@ from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig
 from decentrl.errors import ConfigError, InputError
 
 Format = Annotated[
-    str, typer.Option(help="tsv, csv, parquet, nt or ttl, whatever the extensions say.")
+    str, typer.Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
 ]
 Dataset = Annotated[
     str, typer.Option(help="A dataset's name or folder instead of files (`data list`).")
@@ -31,11 +31,11 @@ Seeds = Annotated[
 ]
 
 OPEN_PRESET = "paper"
-"""Of `complete`: embeddings of their own make known entities better and new ones worse."""
+"""For `complete --open-world`: entity embeddings help known entities and harm new ones."""
 
 NAMED = ("dataset", "open_world", "left", "right", "links", "test_links", "valid_links", "triples",
          "valid", "test", "format", "holdout", "preset", "seed")  # fmt: skip
-"""A run that goes on must have been begun with these, if they are given at all."""
+"""Options that, if given, must be those that a resumed run was begun with."""
 
 
 def align(

@@ -174,7 +174,7 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> tuple[Any, Any]:
-    """Sources and settings that a run was started with; their types say what it is about."""
+    """Sources and settings that a run was started with."""
     path = folder / CONFIG
     try:
         values = tomllib.loads(path.read_text("utf-8"))
@@ -333,7 +333,7 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _average_rows(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows that say the same are one; where seeds hold out other triples, some have no such row."""
+    """Average rows of the same name; where seeds hold out other triples, some lack a row."""
     same: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in (row for rows in runs for row in rows):
         same.setdefault(tuple(v for v in row.values() if isinstance(v, str)), []).append(row)

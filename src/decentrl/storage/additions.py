@@ -54,7 +54,7 @@ class _State:
 
 
 class Store:
-    """The additions to a run; :meth:`open` it. Whoever reads sees whole additions only."""
+    """The additions to a run; :meth:`open` it. Readers see whole additions only."""
 
     def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
         self.file = folder / FILE
@@ -75,7 +75,7 @@ class Store:
     ) -> Store:
         """The store in a folder, which stands on the bundle with the id ``base``.
 
-        ``grown_from`` is what that bundle says of itself if it was compacted: the id of the bundle
+        ``grown_from`` is in that bundle if it was compacted: the id of the bundle
         before, ``base``, and the number of the last of the ``additions`` in it. With it a fold that
         was interrupted after the bundle was written is recognised, and finished by a writer.
 
@@ -235,8 +235,8 @@ class Store:
             # Extended codes have the general one in their last byte.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in _CIRCUMSTANCES and not isinstance(error, OSError):
-                said = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
-                raise self._damaged(said) from error
+                text = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
+                raise self._damaged(text) from error
             raise BundleError(
                 f"{self.file}: cannot be used ({error}); see that nothing else holds it, "
                 "that its folder may be written and that the disk is not full"

@@ -45,7 +45,7 @@ T = TypeVar("T", AlignmentTask, GraphTask)
 
 @dataclass(frozen=True, eq=False)
 class Bundle(Generic[C, T]):
-    """The contents of a bundle; the task says of which kind it is.
+    """The contents of a bundle; its kind is that of the task.
 
     Weights, vectors and memory of a bundle that was read stay in its files until they are used.
     ``grown_from`` is the id of the bundle that this one is a later state of; ``id`` is the checksum
@@ -122,7 +122,7 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """The verified ``bundle.json`` of a run; :func:`open_bundle` reads it once for all who need it.
+    """The verified ``bundle.json`` of a run; :func:`open_bundle` reads it once for all uses.
 
     It is also the path of the run, so that it goes wherever that does.
     """

@@ -1,6 +1,6 @@
 """The two kinds of model, aligner and predictor: their names, settings, data and labels.
 
-This table is the only place that says what differs between them in a bundle. :mod:`decentrl.runs`
+This table is the only place for what differs between them in a bundle. :mod:`decentrl.runs`
 adds the models and what a run leaves of them, :mod:`decentrl.cli` how that is printed.
 """
 

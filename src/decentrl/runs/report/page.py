@@ -73,7 +73,7 @@ def escaped(value: object) -> str:
 
 
 def label(value: object) -> str:
-    """An entity as people say it: the decoded end of an IRI, with the full label in the title."""
+    """A short name of an entity: the decoded end of an IRI, with the full label in the title."""
     full = "–" if value is None else str(value)
     bare = full.strip("<> \t").rstrip("/#")
     short = full
@@ -105,7 +105,7 @@ def bar_style(row: Row, key: str) -> str:
 
 
 def share(fraction: float) -> str:
-    """A percentage for a sentence; it says 0 or 100 only when it is."""
+    """A percentage for a sentence; 0 and 100 only if they are exact."""
     if 0 < fraction < 0.01 or 0.99 < fraction < 1:
         return f"<b>{'less than 1' if fraction < 0.01 else 'more than 99'} %</b>"
     return f"<b>{100 * fraction:.0f} %</b>"

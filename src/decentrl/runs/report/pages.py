@@ -42,7 +42,7 @@ _READING_LINKS = """<section class="card"><h2>How to read this page</h2>
 counterpart is among the first k.</p>
 <p>Metrics are tie-aware: a counterpart that shares its score with other candidates gets the mean of
 the best and the worst rank it could have. So a model that scores all alike earns nothing.</p>
-<p>Scores are comparable only within one matcher: a CSLS score of 0.5 and a cosine of 0.5 say
+<p>Scores are comparable only within one matcher: a CSLS score of 0.5 and a cosine of 0.5 mean
 different things.</p></section>
 """
 
@@ -181,7 +181,7 @@ answers; other answers that are known to be right do not count (filtered). Hits@
 test triples whose answer is among the first k.</p>
 <p>Metrics are tie-aware: an answer that shares its score with others gets the mean of the best and
 the worst rank it could have. So a model that scores all alike earns nothing.</p>
-<p>1-1, 1-N, N-1 and N-N tell how many heads and tails a relation joins: a question with many right
+<p>1-1, 1-N, N-1 and N-N are how many heads and tails a relation joins: a question with many right
 answers is harder. Training frequency knows nothing but how often an entity answers a relation.</p>
 </section>
 """
@@ -265,7 +265,7 @@ def _questions(rows: Sequence[Row], frequency: Row) -> str:
             "direction": "By what is asked for",
             "category": "By category",
         }
-        words = title.get(group, "By who arrived after training")
+        words = title.get(group, "By what arrived after training")
         head = f'<tr><th scope="rowgroup" colspan="{len(_COLUMNS) + 2}">{words}</th></tr>\n'
         lines = [_line(_question(row), row) for row in members]
         if group == "all" and frequency:
