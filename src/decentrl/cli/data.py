@@ -11,8 +11,6 @@ from decentrl.cli.console import plain_console, print_json, print_lines
 from decentrl.cli.options import Json
 
 if TYPE_CHECKING:
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
     from decentrl.data.knowledge_graph import KnowledgeGraph
 
 app = typer.Typer(
@@ -64,12 +62,10 @@ def info(
     as_json: Json = False,
 ) -> None:
     """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
-    from decentrl.data.alignment_task import AlignmentTask
     from decentrl.data.registry import load_dataset
 
     task = load_dataset(name, open_world)
-    facts: dict[str, Any] = {"name": task.name, "open_world": task.open_world}
-    facts |= _alignment_facts(task) if isinstance(task, AlignmentTask) else _graph_facts(task)
+    facts = _facts(task)
     if as_json:
         print_json(facts)
         return
@@ -141,31 +137,28 @@ def fetch(
     _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
 
 
-def _alignment_facts(task: AlignmentTask) -> dict[str, Any]:
-    later = task.auxiliary or (None, None)
+def _facts(task: Any) -> dict[str, Any]:
+    """What a task holds, in numbers."""
+    from decentrl.storage.kinds import kind_for
+
+    kind = kind_for(task)
+    two = kind.two_graphs
+    later = (task.auxiliary or (None, None)) if two else (task.auxiliary,)
     facts: dict[str, Any] = {
-        "kind": "alignment",
+        "name": task.name,
+        "open_world": task.open_world,
+        "kind": kind.about,
         "graphs": {
-            "left": _graph_counts(task.left, later[0]),
-            "right": _graph_counts(task.right, later[1]),
+            graph: _graph_counts(getattr(task, graph), arrived)
+            for graph, arrived in zip(kind.graphs, later, strict=True)
         },
-        "training_links": len(task.train),
-        "validation_links": len(task.valid),
-        "test_links": len(task.test),
     }
-    if task.unknown is not None:
+    words = {"train": "training", "valid": "validation", "test": "test"}
+    for name in kind.arrays:
+        facts[f"{words[name]}_{'links' if two else 'triples'}"] = len(getattr(task, name))
+    if two and task.unknown is not None:
         facts["new_test_links"] = int(task.unknown.sum())
-    return facts
-
-
-def _graph_facts(task: GraphTask) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "kind": "prediction",
-        "graphs": {"graph": _graph_counts(task.graph, task.auxiliary)},
-        "validation_triples": len(task.valid),
-        "test_triples": len(task.test),
-    }
-    if task.new_entities is not None:
+    if not two and task.new_entities is not None:
         facts["new_entities"] = len(task.new_entities)
     return facts
 
