@@ -22,7 +22,16 @@ from decentrl.data.registry import load_dataset
 from decentrl.errors import BundleError, ConfigError
 from decentrl.predictor import Predictor
 from decentrl.storage import bundle as module
-from decentrl.storage.bundle import MANIFEST, VERSION, Bundle, kind_of, read_bundle, write_bundle
+from decentrl.storage.bundle import (
+    MANIFEST,
+    VERSION,
+    Bundle,
+    bundle_id,
+    kind_of,
+    open_bundle,
+    read_bundle,
+    write_bundle,
+)
 from decentrl.storage.mapped import fingerprint
 
 FILES = {
@@ -81,7 +90,9 @@ def test_everything_comes_back(small: tuple[Aligner, Path]) -> None:
     assert set(found.weights) == set(aligner.learned.weights)
     assert all(torch.equal(found.weights[name], t) for name, t in aligner.learned.weights.items())
     assert aligner.learned.confidence is not None
-    saved = aligner.learned.confidence.to_tensors() | {"found": torch.from_numpy(aligner.learned.found)}
+    saved = aligner.learned.confidence.to_tensors() | {
+        "found": torch.from_numpy(aligner.learned.found)
+    }
     assert set(found.matching) == set(saved)
     assert all(torch.equal(found.matching[name], tensor) for name, tensor in saved.items())
     for side in ("left", "right"):
@@ -102,7 +113,10 @@ def test_what_was_found_and_how_sure_it_is_come_back(
     # Nothing was held out, so nothing is known of confidence.
     kept = {"found", "sure.left", "sure.right"}
     assert set(read_bundle(tmp_path / "bundle").matching) == kept
-    assert all(torch.equal(loaded.learned.sureness[side], aligner.learned.sureness[side]) for side in ("left", "right"))
+    assert all(
+        torch.equal(loaded.learned.sureness[side], aligner.learned.sureness[side])
+        for side in ("left", "right")
+    )
     assert loaded.match()["confidence"].null_count == loaded.match().num_rows > 0
 
 
@@ -222,6 +236,34 @@ def test_each_kind_says_what_it_is(small: tuple[Aligner, Path], people_run: Path
     for load in (Predictor.load, kind_of):
         with pytest.raises(BundleError, match="absent: no such run"):
             load(small[1] / "absent")
+
+
+def test_an_opened_bundle_is_read_once_and_knows_if_it_was_replaced(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_bundle(copy.parent)
+    read = Path.read_bytes
+
+    def refuse(self: Path) -> bytes:
+        assert self.name != MANIFEST, "read again"
+        return read(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        with pytest.raises(AssertionError, match="read again"):
+            bundle_id(copy)
+        assert open_bundle(opened) is opened
+        bundle = read_bundle(opened)
+        assert (bundle.id, bundle.grown_from) == (opened.id, opened.origin) == (bundle.id, None)
+        assert (opened.kind.name, opened.folder) == ("aligner", copy)
+        assert (Path(opened), str(opened)) == (copy.parent, str(copy.parent))
+        assert opened.is_current()
+    assert bundle_id(opened) == opened.id
+    write_bundle(bundle, copy)
+    assert not opened.is_current()
+    assert open_bundle(copy).is_current()
+    shutil.rmtree(copy)
+    assert not opened.is_current()
 
 
 def test_a_kind_that_is_not_known_yet_says_upgrade(copy: Path) -> None:
@@ -404,7 +446,7 @@ def fail_at_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_at_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_sync", stop)
+    monkeypatch.setattr(module, "sync_file", stop)
 
 
 def fail_at_the_last_rename(monkeypatch: pytest.MonkeyPatch) -> None:
