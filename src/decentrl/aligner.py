@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from decentrl.config import Config, must_grow
 from decentrl.data.alignment_task import AlignmentTask, Source
@@ -31,7 +32,7 @@ from decentrl.growth.growing_model import REFIT
 from decentrl.growth.potentials import OTHER
 from decentrl.matching.confidence import Confidence, expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.matches import ASSIGNMENTS, KEPT, answer, best_pairs
+from decentrl.matching.matches import ASSIGNMENTS, KEPT, Answers, answer, best_pairs, nearest_answers
 from decentrl.matching.point import rescored
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
@@ -312,6 +313,8 @@ class Aligner(AlignmentState):
 
     # How good it is
 
+    _tested: tuple[Tensor, Tensor, str, Answers] | None = None
+
     def evaluate(
         self,
         candidates: tuple[str, ...] = ("test", "all"),
@@ -329,13 +332,20 @@ class Aligner(AlignmentState):
             unknown = self._new_ends(test) if task.open_world else None
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
+        left, right = self.vectors("left"), self.vectors("right")
+
+        def remember(matcher: str, scores: Scores) -> None:
+            if links is None and matcher == self.config.matching.matcher:
+                self._tested = left, right, matcher, nearest_answers(scores)
+
         return evaluate_links(
-            self.vectors("left"),
-            self.vectors("right"),
+            left,
+            right,
             torch.from_numpy(test).to(self.device),
             self.config.matching,
             unknown=None if unknown is None else torch.from_numpy(unknown),
             candidates=candidates,
+            on_test=remember if not self.config.matching.keep else None,
         )
 
     def confidence(self, links: str | PathLike[str] | None = None) -> dict[str, float]:
@@ -375,16 +385,26 @@ class Aligner(AlignmentState):
         must_grow(self.config)
         return self._drift(self.confidence(links))
 
+    def _test_answers(self, matcher: str) -> Answers:
+        """The best of the test targets for each left test entity, kept until vectors change."""
+        left, right = self.vectors("left"), self.vectors("right")
+        kept = self._tested
+        if kept is None or kept[0] is not left or kept[1] is not right or kept[2] != matcher:
+            links = torch.from_numpy(self.task.test).to(left.device)
+            cosine, config = Scores.cosine(left[links[:, 0]], right[links[:, 1]]), self.config.matching
+            if config.keep:
+                answers = answer(*best_pairs(cosine, matcher, config))
+            else:
+                answers = nearest_answers(apply_matcher(cosine, matcher, config))
+            kept = self._tested = left, right, matcher, answers
+        return kept[3]
+
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
         """The best match of every left test entity among the test targets, beside the truth.
 
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
-        task, matcher = self.task, self._matcher(matcher)
-        left, right = self.vectors("left"), self.vectors("right")
-        links = torch.from_numpy(task.test).to(left.device)
-        cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
-        answers = answer(*best_pairs(cosine, matcher, self.config.matching))
+        task, answers = self.task, self._test_answers(self._matcher(matcher))
         found, best = answers.columns[:, 0].tolist(), answers.scores[:, 0].tolist()
         triples = [task.left.triples, *(task.auxiliary or ())[:1]]
         ends = np.concatenate(triples)[:, [0, 2]].reshape(-1)

@@ -27,7 +27,7 @@ def evaluate_links(
     unknown: Tensor | None = None,
     candidates: tuple[str, ...] = ("test", "all"),
     budget: int = DEFAULT_BUDGET,
-    on_test: Callable[[str, Scores], None] = lambda matcher, scores: None,
+    on_test: Callable[[str, Scores], None] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
     """Rank the two ends of links among each other and among all entities of the other side.
 
@@ -51,7 +51,8 @@ def evaluate_links(
             for matcher in MATCHERS:
                 if direction == "left-right":
                     scores = solved[matcher] = apply_matcher(cosine, matcher, config)
-                    on_test(matcher, scores)
+                    if on_test is not None:
+                        on_test(matcher, scores)
                 else:
                     scores = replace(solved[matcher].T, kept=cosine.kept)
                 found[direction, matcher, "test"] = rank(scores, own)

@@ -56,6 +56,17 @@ def best_pairs(
     return pairs, replace(pairs, values=values / scores.scale)
 
 
+def nearest_answers(scores: Scores) -> Answers:
+    """Every row's best column, of tied ones the lowest; nothing is known of confidence."""
+    columns = torch.full((scores.shape[0], 1), -1)
+    values = torch.full(columns.shape, torch.nan)
+    for rows, block in scores.blocks():
+        # NumPy promises the first of equal maxima.
+        best = torch.from_numpy(block.cpu().numpy().argmax(1))[:, None]
+        columns[rows], values[rows] = best, block.cpu().gather(1, best).float()
+    return Answers(columns, values, torch.full((len(columns),), torch.nan))
+
+
 def answer(
     pairs: SparseScores,
     cosines: SparseScores,
