@@ -111,8 +111,8 @@ class _Cosines:
         rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
         rest[ids] = False
         kept = self.shared[:, : len(others)]
-        torch.mm(square.left, others[rest].t(), out=kept[:, len(ids) :])
         everything = torch.cat((square.right, others[rest]))
+        torch.mm(square.left, everything[len(ids) :].t(), out=kept[:, len(ids) :])
         own = torch.arange(len(ids), device=others.device)
         return replace(square, right=everything, kept=kept), own
 

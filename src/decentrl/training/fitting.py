@@ -174,7 +174,8 @@ class Pass:
         world, settings = self.world, self.world.config.self_training
         pool = self.unlinked(world.seen)
         vectors = self.vectors("known", told=False)  # who was matched wrongly is free again
-        matched = found_links(vectors, pool, settings.mass, world.config.matching)
+        seed = _mixed(world.config.seed, self.round)
+        matched = found_links(vectors, pool, settings.mass, world.config.matching, seed)
         self.found = matched.links
         if self.sure is None:
             self.sure = self._sureness(matched.mass)
