@@ -32,7 +32,14 @@ from decentrl.growth.growing_model import REFIT
 from decentrl.growth.potentials import OTHER
 from decentrl.matching.confidence import Confidence, expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.matches import ASSIGNMENTS, KEPT, Answers, answer, best_pairs, nearest_answers
+from decentrl.matching.matches import (
+    ASSIGNMENTS,
+    KEPT,
+    Answers,
+    answer,
+    best_pairs,
+    nearest_answers,
+)
 from decentrl.matching.point import rescored
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
@@ -391,7 +398,10 @@ class Aligner(AlignmentState):
         kept = self._tested
         if kept is None or kept[0] is not left or kept[1] is not right or kept[2] != matcher:
             links = torch.from_numpy(self.task.test).to(left.device)
-            cosine, config = Scores.cosine(left[links[:, 0]], right[links[:, 1]]), self.config.matching
+            cosine, config = (
+                Scores.cosine(left[links[:, 0]], right[links[:, 1]]),
+                self.config.matching,
+            )
             if config.keep:
                 answers = answer(*best_pairs(cosine, matcher, config))
             else:
