@@ -38,6 +38,7 @@ from decentrl.matching.matches import (
     Answers,
     answer,
     best_pairs,
+    matches_table,
     nearest_answers,
 )
 from decentrl.matching.point import rescored
@@ -207,44 +208,25 @@ class Aligner(AlignmentState):
             configured matcher and rank 1). An entity without a match has a null counterpart; so
             has one without a vector, which is nobody's match either.
         """
-        if top < 1:
-            raise ConfigError(f"top is {top}; it must be at least 1")
-        if assign not in ASSIGNMENTS:
-            raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
-        if assign != "nearest" and top > 1:
-            raise ConfigError(f"{assign} assignment has one match for each; use top=1")
+        _check_question(top, assign)
         check_side(side)
-        matcher, asking = self._matcher(matcher), self._asking
+        matcher = self._matcher(matcher)
         own, other = (self.growing.sides[name].entities for name in (side, OTHER[side]))
         if entities is None:
-            listed = asking.unlinked(self.growing, side).nonzero()[:, 0].numpy()
+            listed = self._asking.unlinked(self.growing, side).nonzero()[:, 0].numpy()
         else:
             listed = own.ids(entities)
         there = self.growing.sides[side].has_vector().numpy()[listed]
-        asked = None if entities is None else listed[there]
         confidence = self._confidence if matcher == self.config.matching.matcher else None
-        alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
-        if ann and (asked is None or not alone):
-            raise ConfigError(
-                "an approximate index is for questions about given entities, each by its nearest; "
-                "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
-            )
-        if asked is not None and alone:
-            found = asking.ask(
-                self.growing,
-                self.indexes,
-                np.unique(asked),
-                side,
-                matcher,
-                top=top,
-                rivals=confidence is not None,
-                ann=ann,
-            )
-            mine, theirs = found.rows.numpy(), found.columns.numpy()
-            pairs, cosines = found.pairs, found.cosines
-        else:
-            kept = max(top, 50 if assign == "one-to-one" else KEPT)
-            mine, theirs, pairs, cosines = self._pairs(side, asked, matcher, kept)
+        mine, theirs, pairs, cosines = self._candidates(
+            side,
+            None if entities is None else listed[there],
+            matcher,
+            assign,
+            top=top,
+            rivals=confidence is not None,
+            ann=ann,
+        )
         answers = answer(
             pairs,
             cosines,
@@ -252,32 +234,47 @@ class Aligner(AlignmentState):
             assign=assign,
             confidence=confidence,
             threshold=_threshold(min_confidence, confidence),
+        ).spread(np.searchsorted(mine, listed[there]), there)
+        columns = answers.columns.numpy()
+        counterparts = np.array([*other.take(theirs), None], object)[columns]
+        labels = np.array(own.take(listed), object)
+        return matches_table(labels, counterparts, answers, swapped=side == "right")
+
+    def _candidates(
+        self,
+        side: Side,
+        asked: Ids | None,
+        matcher: str,
+        assign: str,
+        *,
+        top: int,
+        rivals: bool,
+        ann: bool,
+    ) -> tuple[Ids, Ids, SparseScores, SparseScores]:
+        """Ids of ``side`` and of the other one, and the scores and cosines of their best pairs.
+
+        Given entities are matched alone where their scores do not depend on each other.
+        """
+        alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
+        if ann and (asked is None or not alone):
+            raise ConfigError(
+                "an approximate index is for questions about given entities, each by its nearest; "
+                "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
+            )
+        if asked is None or not alone:
+            kept = max(top, 50 if assign == "one-to-one" else KEPT)
+            return self._pairs(side, asked, matcher, kept)
+        found = self._asking.ask(
+            self.growing,
+            self.indexes,
+            np.unique(asked),
+            side,
+            matcher,
+            top=top,
+            rivals=rivals,
+            ann=ann,
         )
-        rows = np.searchsorted(mine, listed[there])
-        shape = len(listed), answers.columns.shape[1]
-        columns, scores = np.full(shape, -1), np.full(shape, np.nan, np.float32)
-        columns[there], scores[there] = answers.columns.numpy()[rows], answers.scores.numpy()[rows]
-        first = np.arange(shape[1]) == 0
-        sure = np.full(shape, np.nan, np.float32)
-        sure[there] = np.where(first, answers.confidence.numpy()[rows, None], np.nan)
-        told = (columns >= 0) | first  # an entity without a match has one row
-        labels = np.array([*other.take(theirs), None], object)
-        asked_labels = own.take(np.repeat(listed, shape[1]))
-        mine_then_theirs = [
-            pa.array(np.array(asked_labels, object)[told.reshape(-1)], pa.string()),
-            pa.array(labels[columns[told]], pa.string()),
-        ]
-        left, right = mine_then_theirs if side == "left" else mine_then_theirs[::-1]
-        ranks = np.broadcast_to(np.arange(1, columns.shape[1] + 1, dtype=np.int32), columns.shape)
-        return pa.table(
-            {
-                "left": left,
-                "right": right,
-                "rank": ranks[told],
-                "score": pa.array(scores[told], from_pandas=True),
-                "confidence": pa.array(sure[told], from_pandas=True),
-            }
-        )
+        return found.rows.numpy(), found.columns.numpy(), found.pairs, found.cosines
 
     def _pairs(
         self, side: Side, asked: Ids | None, matcher: str, kept: int
@@ -433,6 +430,16 @@ class Aligner(AlignmentState):
                 zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
+
+
+def _check_question(top: int, assign: str) -> None:
+    """Raise if no match can be given in this way."""
+    if top < 1:
+        raise ConfigError(f"top is {top}; it must be at least 1")
+    if assign not in ASSIGNMENTS:
+        raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
+    if assign != "nearest" and top > 1:
+        raise ConfigError(f"{assign} assignment has one match for each; use top=1")
 
 
 def _threshold(
