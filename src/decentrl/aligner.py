@@ -36,7 +36,15 @@ from decentrl.growth.growing_model import REFIT, GrowingModel
 from decentrl.growth.potentials import OTHER, PotentialCache
 from decentrl.matching.confidence import Confidence, expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.matches import ASSIGNMENTS, KEPT, answer, best_pairs
+from decentrl.matching.matches import (
+    ASSIGNMENTS,
+    KEPT,
+    Answers,
+    answer,
+    best_pairs,
+    matches_table,
+    nearest_answers,
+)
 from decentrl.matching.point import rescored
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
@@ -310,46 +318,27 @@ class Aligner(GrowingModel[AlignmentState]):
             table with the columns left, right, rank (1 is best), score and confidence: how likely
             the match is right, null where it was not learned (that takes validation links, the
             configured matcher and rank 1). An entity without a match has a null counterpart; so
-            has one without a vector, which is nobody's match either.
+            has one without a vector, which is no match of others either.
         """
-        if top < 1:
-            raise ConfigError(f"top is {top}; it must be at least 1")
-        if assign not in ASSIGNMENTS:
-            raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
-        if assign != "nearest" and top > 1:
-            raise ConfigError(f"{assign} assignment has one match for each; use top=1")
+        _check_question(top, assign)
         check_side(side)
-        matcher, asking = self._matcher(matcher), self._potentials
+        matcher = self._matcher(matcher)
         own, other = (self.growing.sides[name].entities for name in (side, OTHER[side]))
         if entities is None:
-            listed = asking.unlinked(self.growing, side).nonzero()[:, 0].numpy()
+            listed = self._potentials.unlinked(self.growing, side).nonzero()[:, 0].numpy()
         else:
             listed = own.ids(entities)
         there = self.growing.sides[side].has_vector().numpy()[listed]
-        asked = None if entities is None else listed[there]
         confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
-        alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
-        if ann and (asked is None or not alone):
-            raise ConfigError(
-                "an approximate index is for questions about given entities, each by its nearest; "
-                "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
-            )
-        if asked is not None and alone:
-            found = asking.ask(
-                self.growing,
-                self.indexes,
-                np.unique(asked),
-                side,
-                matcher,
-                top=top,
-                rivals=confidence is not None,
-                ann=ann,
-            )
-            mine, theirs = found.rows.numpy(), found.columns.numpy()
-            pairs, cosines = found.pairs, found.cosines
-        else:
-            kept = max(top, 50 if assign == "one-to-one" else KEPT)
-            mine, theirs, pairs, cosines = self._pairs(side, asked, matcher, kept)
+        mine, theirs, pairs, cosines = self._candidates(
+            side,
+            None if entities is None else listed[there],
+            matcher,
+            assign,
+            top=top,
+            rivals=confidence is not None,
+            ann=ann,
+        )
         answers = answer(
             pairs,
             cosines,
@@ -357,32 +346,47 @@ class Aligner(GrowingModel[AlignmentState]):
             assign=assign,
             confidence=confidence,
             threshold=_threshold(min_confidence, confidence),
+        ).spread(np.searchsorted(mine, listed[there]), there)
+        columns = answers.columns.numpy()
+        counterparts = np.array([*other.take(theirs), None], object)[columns]
+        labels = np.array(own.take(listed), object)
+        return matches_table(labels, counterparts, answers, swapped=side == "right")
+
+    def _candidates(
+        self,
+        side: Side,
+        asked: Ids | None,
+        matcher: str,
+        assign: str,
+        *,
+        top: int,
+        rivals: bool,
+        ann: bool,
+    ) -> tuple[Ids, Ids, SparseScores, SparseScores]:
+        """Ids of ``side`` and of the other one, and the scores and cosines of their best pairs.
+
+        Given entities are matched alone where their scores do not depend on each other.
+        """
+        alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
+        if ann and (asked is None or not alone):
+            raise ConfigError(
+                "an approximate index is for questions about given entities, each by its nearest; "
+                "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
+            )
+        if asked is None or not alone:
+            kept = max(top, 50 if assign == "one-to-one" else KEPT)
+            return self._pairs(side, asked, matcher, kept)
+        found = self._potentials.ask(
+            self.growing,
+            self.indexes,
+            np.unique(asked),
+            side,
+            matcher,
+            top=top,
+            rivals=rivals,
+            ann=ann,
         )
-        rows = np.searchsorted(mine, listed[there])
-        shape = len(listed), answers.columns.shape[1]
-        columns, scores = np.full(shape, -1), np.full(shape, np.nan, np.float32)
-        columns[there], scores[there] = answers.columns.numpy()[rows], answers.scores.numpy()[rows]
-        first = np.arange(shape[1]) == 0
-        sure = np.full(shape, np.nan, np.float32)
-        sure[there] = np.where(first, answers.confidence.numpy()[rows, None], np.nan)
-        told = (columns >= 0) | first  # an entity without a match has one row
-        labels = np.array([*other.take(theirs), None], object)
-        asked_labels = own.take(np.repeat(listed, shape[1]))
-        mine_then_theirs = [
-            pa.array(np.array(asked_labels, object)[told.reshape(-1)], pa.string()),
-            pa.array(labels[columns[told]], pa.string()),
-        ]
-        left, right = mine_then_theirs if side == "left" else mine_then_theirs[::-1]
-        ranks = np.broadcast_to(np.arange(1, columns.shape[1] + 1, dtype=np.int32), columns.shape)
-        return pa.table(
-            {
-                "left": left,
-                "right": right,
-                "rank": ranks[told],
-                "score": pa.array(scores[told], from_pandas=True),
-                "confidence": pa.array(sure[told], from_pandas=True),
-            }
-        )
+        return found.rows.numpy(), found.columns.numpy(), found.pairs, found.cosines
 
     def _pairs(
         self, side: Side, asked: Ids | None, matcher: str, kept: int
@@ -425,6 +429,8 @@ class Aligner(GrowingModel[AlignmentState]):
 
     # How good it is
 
+    _tested: tuple[Tensor, Tensor, str, Answers] | None = None
+
     def evaluate(
         self,
         candidates: tuple[str, ...] = ("test", "all"),
@@ -442,13 +448,20 @@ class Aligner(GrowingModel[AlignmentState]):
             unknown = new_ends(self.growing, test) if task.open_world else None
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
+        left, right = self.vectors("left"), self.vectors("right")
+
+        def remember(matcher: str, scores: Scores) -> None:
+            if links is None and matcher == self.config.matching.matcher:
+                self._tested = left, right, matcher, nearest_answers(scores)
+
         return evaluate_links(
-            self.vectors("left"),
-            self.vectors("right"),
+            left,
+            right,
             torch.from_numpy(test).to(self.device),
             self.config.matching,
             unknown=None if unknown is None else torch.from_numpy(unknown),
             candidates=candidates,
+            on_test=remember if not self.config.matching.keep else None,
         )
 
     def confidence(self, links: str | PathLike[str] | None = None) -> dict[str, float]:
@@ -487,16 +500,29 @@ class Aligner(GrowingModel[AlignmentState]):
         """
         return self._drift(self.confidence(links))
 
+    def _test_answers(self, matcher: str) -> Answers:
+        """The best of the test targets for each left test entity, kept until vectors change."""
+        left, right = self.vectors("left"), self.vectors("right")
+        kept = self._tested
+        if kept is None or kept[0] is not left or kept[1] is not right or kept[2] != matcher:
+            links = torch.from_numpy(self.task.test).to(left.device)
+            cosine, config = (
+                Scores.cosine(left[links[:, 0]], right[links[:, 1]]),
+                self.config.matching,
+            )
+            if config.keep:
+                answers = answer(*best_pairs(cosine, matcher, config))
+            else:
+                answers = nearest_answers(apply_matcher(cosine, matcher, config))
+            kept = self._tested = left, right, matcher, answers
+        return kept[3]
+
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
         """The best match of every left test entity among the test targets, beside the truth.
 
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
-        task, matcher = self.task, self._matcher(matcher)
-        left, right = self.vectors("left"), self.vectors("right")
-        links = torch.from_numpy(task.test).to(left.device)
-        cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
-        answers = answer(*best_pairs(cosine, matcher, self.config.matching))
+        task, answers = self.task, self._test_answers(self._matcher(matcher))
         found, best = answers.columns[:, 0].tolist(), answers.scores[:, 0].tolist()
         triples = [task.left.triples, *(task.auxiliary or ())[:1]]
         ends = np.concatenate(triples)[:, [0, 2]].reshape(-1)
@@ -515,6 +541,16 @@ class Aligner(GrowingModel[AlignmentState]):
                 zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
+
+
+def _check_question(top: int, assign: str) -> None:
+    """Raise if no match can be given in this way."""
+    if top < 1:
+        raise ConfigError(f"top is {top}; it must be at least 1")
+    if assign not in ASSIGNMENTS:
+        raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
+    if assign != "nearest" and top > 1:
+        raise ConfigError(f"{assign} assignment has one match for each; use top=1")
 
 
 def _threshold(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -15,6 +19,8 @@ from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, apply_sparse_matcher, top_pairs
 
+Ids = npt.NDArray[np.int64]
+Objects = npt.NDArray[Any]
 KEPT = 5  # of each entity's best pairs; evidence needs two
 ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
     "nearest": nearest,
@@ -37,6 +43,15 @@ class Answers:
     scores: Tensor
     confidence: Tensor
 
+    def spread(self, rows: Ids, there: npt.NDArray[np.bool_]) -> Answers:
+        """The answers of ``rows``, in the places where ``there`` is true; none in the others."""
+        shape, places = (len(there), self.columns.shape[1]), torch.from_numpy(there)
+        columns, scores = torch.full(shape, -1), torch.full(shape, torch.nan)
+        sure, chosen = torch.full(shape[:1], torch.nan), torch.from_numpy(rows)
+        columns[places], scores[places] = self.columns[chosen], self.scores[chosen]
+        sure[places] = self.confidence[chosen]
+        return Answers(columns, scores, sure)
+
 
 def best_pairs(
     cosine: Scores, matcher: str, config: MatchingConfig, top: int = KEPT
@@ -54,6 +69,47 @@ def best_pairs(
     if scores.row is not None and scores.column is not None:
         values = values - scores.row[pairs.rows] - scores.column[pairs.columns]
     return pairs, replace(pairs, values=values / scores.scale)
+
+
+def nearest_answers(scores: Scores) -> Answers:
+    """Every row's best column, of tied ones the lowest; nothing is known of confidence."""
+    columns = torch.full((scores.shape[0], 1), -1)
+    values = torch.full(columns.shape, torch.nan)
+    for rows, block in scores.blocks():
+        # NumPy promises the first of equal maxima.
+        best = torch.from_numpy(block.cpu().numpy().argmax(1))[:, None]
+        columns[rows], values[rows] = best, block.cpu().gather(1, best).float()
+    return Answers(columns, values, torch.full((len(columns),), torch.nan))
+
+
+def matches_table(
+    labels: Objects, counterparts: Objects, answers: Answers, swapped: bool
+) -> pa.Table:
+    """Columns left, right, rank, score, confidence; an entity without a match has one row.
+
+    Args:
+        labels: object[n], the entities that were matched.
+        counterparts: object[n, top], None for none.
+        swapped: whether ``labels`` are those of the right graph.
+    """
+    n, top = counterparts.shape
+    ranks = np.broadcast_to(np.arange(1, top + 1, dtype=np.int32), (n, top))
+    shown = (answers.columns.numpy() >= 0) | (ranks == 1)  # an entity without a match has one row
+    sure = np.where(ranks == 1, answers.confidence.numpy()[:, None], np.float32(np.nan))
+    ends = [
+        pa.array(np.broadcast_to(labels[:, None], (n, top))[shown], pa.string()),
+        pa.array(counterparts[shown], pa.string()),
+    ]
+    left, right = reversed(ends) if swapped else ends
+    return pa.table(
+        {
+            "left": left,
+            "right": right,
+            "rank": ranks[shown],
+            "score": pa.array(answers.scores.numpy()[shown], from_pandas=True),
+            "confidence": pa.array(sure[shown], from_pandas=True),
+        }
+    )
 
 
 def answer(
