@@ -1,0 +1,1 @@
+"""Rivals of the decentralised network, each after its paper: an entity's own embedding counts."""
