@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
+from torch import Tensor
 
-from decentrl.config import Config, must_grow
+from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask, Source
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
@@ -22,13 +25,15 @@ from decentrl.growth.alignment_state import (
     SIDES,
     AlignmentState,
     Side,
-    by_side,
     check_side,
     merged_graphs,
+    new_ends,
 )
 from decentrl.growth.drift import Drift
-from decentrl.growth.growing_model import REFIT
-from decentrl.growth.potentials import OTHER
+from decentrl.growth.explanation import Reason
+from decentrl.growth.growing_graph import NewTriples
+from decentrl.growth.growing_model import REFIT, GrowingModel
+from decentrl.growth.potentials import OTHER, PotentialCache
 from decentrl.matching.confidence import Confidence, expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.matches import ASSIGNMENTS, KEPT, answer, best_pairs
@@ -36,6 +41,8 @@ from decentrl.matching.point import rescored
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.device import cuda_devices
+from decentrl.storage.additions import Addition
+from decentrl.storage.bundle import Bundle
 from decentrl.training.fitting import TrainingContext, fit_alignment
 from decentrl.training.loop import Row
 from decentrl.training.unlinked import Unlinked
@@ -45,29 +52,34 @@ __all__ = ["SIDES", "Aligner", "Assign", "Side"]
 Assign = Literal["nearest", "mutual", "one-to-one"]
 
 
-class Aligner(AlignmentState):
+class Aligner(GrowingModel[AlignmentState]):
     """Learns from two graphs and some links; finds the other links.
 
     >>> aligner = Aligner.from_preset("tiny").fit("left.tsv", "right.tsv", "links.tsv")
-    >>> aligner.match(top=3)             # a pyarrow Table: left, right, rank, score
+    >>> aligner.match(top=3)             # a table: left, right, rank, score, confidence
     >>> aligner.add([("Atlantis", "borders", "Spain")], side="right")
     >>> aligner.save("run")
     >>> Aligner.load("run").embed(["Berlin"], side="right")
 
     Args:
         config: every setting of the run (``Config.from_preset``).
-        device: ``auto`` (CUDA if there is one), ``cpu`` or ``cuda``.
+        device: ``auto`` (CUDA if there is one), or what torch takes: ``cpu``, ``cuda:1``, …
     """
 
-    def __init__(self, config: Config, device: str = "auto") -> None:
+    kind = "aligner"
+
+    def __init__(self, config: Config, device: str | torch.device = "auto") -> None:
         super().__init__(config, device)
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
         self.rounds: list[dict[str, float]] = []
         self.chosen_rounds = 0
+        self._cache: tuple[AlignmentState, PotentialCache] | None = None
 
     @classmethod
-    def from_preset(cls, name: str, *settings: str, seed: int = 0, device: str = "auto") -> Aligner:
+    def from_preset(
+        cls, name: str, *settings: str, seed: int = 0, device: str | torch.device = "auto"
+    ) -> Aligner:
         """``Aligner.from_preset("paper", "model.dim=128", seed=1)``."""
         return cls(Config.from_preset(name, settings, seed), device)
 
@@ -90,6 +102,7 @@ class Aligner(AlignmentState):
         """Train on two graphs and the links between them, or on a ready task.
 
         Without validation links, the share ``training.valid`` of the training links is held out.
+        If training fails, the aligner stays as it was.
 
         Args:
             left, right: files of triples, or :class:`KnowledgeGraph` objects; ``left`` may be an
@@ -116,7 +129,7 @@ class Aligner(AlignmentState):
 
         started = time.perf_counter()
         known, now = merged_graphs(task)
-        world = TrainingContext(
+        context = TrainingContext(
             known,
             now,
             self.config.with_epochs(share),
@@ -124,19 +137,14 @@ class Aligner(AlignmentState):
             run=None if run is None else Path(run),
             resume=resume,
             on_epoch=on_epoch,
-            warm=None if start is None else start._warm(task),
-            sure=None if start is None else start._sure_now(task, later=-1.0),
+            warm=None if start is None else start.learned.warm_weights(task, start.growing),
+            sureness=None if start is None else start.learned.sureness_now(task, later=-1.0),
         )
-        offset = np.array([0, known.n_left])
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            fitted = fit_alignment(world, task.valid + offset)
-        self._task, self._weights, vectors = task, fitted.weights, fitted.vectors
-        self._confidence, self._found = fitted.confidence, fitted.found - offset
-        self._sure = {} if fitted.sure is None else by_side(fitted.sure.cpu(), known.n_left)
+            fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
+        self._swap(AlignmentState.from_fitted(self.config, self.device, task, fitted))
         self.history, self.rounds = fitted.history, fitted.rounds
-        self.chosen_rounds, self._quality = fitted.chosen, ""
-        self._vectors = by_side(vectors, known.n_left)
-        self._forget()
+        self.chosen_rounds = fitted.chosen
         self.seconds["train"] = time.perf_counter() - started
         return self
 
@@ -156,10 +164,115 @@ class Aligner(AlignmentState):
             links: file of links that have become known since.
             run, resume, on_epoch: as in :meth:`fit`.
         """
-        again, task = Aligner(self.config, str(self.device)), self.settled_task(links)
+        again, task = Aligner(self.config, self.device), self.settled_task(links)
         return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    # PotentialCache
+    def settled_task(self, links: str | PathLike[str] | None = None) -> AlignmentTask:
+        """What :meth:`refit` learns from: all triples, known links, and those of a file."""
+        more = None if links is None else self.task.read_links(links)
+        return self.learned.settled_task(self.task, more)
+
+    # Growing
+
+    def add(
+        self,
+        triples: NewTriples,
+        *,
+        side: Side,
+        strict: bool = False,
+        refresh: bool = False,
+        source: str = "",
+    ) -> Addition:
+        """Take in new triples of one graph, with new entities, without any training.
+
+        New entities have vectors, and can be matched, at once; those of trained entities stay as
+        they are. Triples with a relation that training has not seen are left out and counted.
+
+        Args:
+            triples: (head, relation, tail) in labels, or a file of them.
+            strict: an unknown relation is an error.
+            refresh: encode everything anew; see :meth:`refresh`.
+            source: where they come from, for the log.
+        """
+        check_side(side)
+        return self._add(side, triples, strict, refresh, source)
+
+    # Saving
+
+    @classmethod
+    def _learned_from(cls, bundle: Bundle[Any, Any], device: torch.device) -> AlignmentState:
+        return AlignmentState.from_bundle(bundle, device)
+
+    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
+        """Write ``run/bundle``: weights, vectors, labels, graphs and links, without pickle."""
+        self._save(run, results)
+
+    def _to_save(self) -> AlignmentState:
+        return replace(self.learned, potentials=self._potentials.to_tensors())
+
+    def _compacted(self) -> AlignmentState:
+        potentials = self._potentials.settled(self.growing)
+        return replace(super()._compacted(), potentials=potentials)
+
+    # Looking
+
+    def vectors(self, side: Side) -> Tensor:
+        """Of all entities of a side, [n, d], of length 1 (or 0 where nothing is known of one)."""
+        return self.growing.sides[side].vectors
+
+    def embed(self, labels: Sequence[str], side: Side = "left") -> npt.NDArray[np.float32]:
+        """Vectors of the named entities, [n, d], of length 1."""
+        check_side(side)
+        return self._vectors_of(labels, side)
+
+    def explain(self, entity: str, *, side: Side = "left", moved: int = 5) -> list[Reason]:
+        """Which neighbours and relations an entity's vector is made of, the weightiest first.
+
+        Args:
+            moved: for so many neighbours, and the last one, how far the vector would move
+                without them.
+        """
+        check_side(side)
+        return self._explain(side, entity, moved)
+
+    def neighbours(
+        self,
+        entity: str,
+        *,
+        side: Side = "left",
+        among: Side | None = None,
+        top: int = 10,
+        ann: bool = False,
+    ) -> pa.Table:
+        """The entities nearest to one by cosine, of its own graph or of the other one.
+
+        Args:
+            entity: a label of ``side``.
+            among: where to look; default: ``side``, and then the entity itself is left out.
+            ann: look in an approximate index (FAISS), built at the first such question.
+        Returns:
+            table with the columns entity, rank (1 is nearest) and cosine.
+        """
+        check_side(side)
+        check_side(among or side)
+        return self._neighbours(entity, side, among or side, top, ann)
+
+    @property
+    def _known_links(self) -> Ids:
+        """Those that training and validation have used: their entities have their counterparts."""
+        return np.concatenate((self.learned.task.train, self.learned.task.valid))
+
+    @property
+    def _potentials(self) -> PotentialCache:
+        """Solutions of matching problems, for the state as it is."""
+        learned = self.learned
+        if self._cache is None or self._cache[0] is not learned:
+            stored: Mapping[str, Tensor] = learned.potentials
+            cache = PotentialCache(self.config.matching, self._known_links, stored)
+            self._cache = learned, cache
+        return self._cache[1]
+
+    # Matching
 
     def match(
         self,
@@ -206,7 +319,7 @@ class Aligner(AlignmentState):
         if assign != "nearest" and top > 1:
             raise ConfigError(f"{assign} assignment has one match for each; use top=1")
         check_side(side)
-        matcher, asking = self._matcher(matcher), self._asking
+        matcher, asking = self._matcher(matcher), self._potentials
         own, other = (self.growing.sides[name].entities for name in (side, OTHER[side]))
         if entities is None:
             listed = asking.unlinked(self.growing, side).nonzero()[:, 0].numpy()
@@ -214,7 +327,7 @@ class Aligner(AlignmentState):
             listed = own.ids(entities)
         there = self.growing.sides[side].has_vector().numpy()[listed]
         asked = None if entities is None else listed[there]
-        confidence = self._confidence if matcher == self.config.matching.matcher else None
+        confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
         alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
         if ann and (asked is None or not alone):
             raise ConfigError(
@@ -277,7 +390,7 @@ class Aligner(AlignmentState):
         """Ids of ``side`` and of the other one that matches range over, and their best pairs."""
         config, own = self.config.matching, self._known_links[:, SIDES.index(side)]
         if not config.keep and (asked is None or not np.isin(own, asked).any()):
-            mine, theirs, scores = self._asking.whole(self.growing, side, matcher)
+            mine, theirs, scores = self._potentials.whole(self.growing, side, matcher)
             return mine, theirs, *rescored(top_pairs(scores, kept), scores)
         mine, theirs, cosine = self._unlinked(side, asked)
         if config.keep:
@@ -326,7 +439,7 @@ class Aligner(AlignmentState):
         test, unknown = task.test, task.unknown
         if links is not None:
             test = task.read_links(links)
-            unknown = self._new_ends(test) if task.open_world else None
+            unknown = new_ends(self.growing, test) if task.open_world else None
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
         return evaluate_links(
@@ -349,11 +462,11 @@ class Aligner(AlignmentState):
         """
         test = self.task.test if links is None else self.task.read_links(links)
         test = test[self.growing.sides["left"].has_vector().numpy()[test[:, 0]]]
-        if self._confidence is None or not len(test):
+        if self.learned.confidence is None or not len(test):
             return {}
         matcher = self.config.matching.matcher
         mine, theirs, *pairs = self._pairs("left", test[:, 0], matcher, KEPT)
-        answers = answer(*pairs, confidence=self._confidence)
+        answers = answer(*pairs, confidence=self.learned.confidence)
         rows = np.searchsorted(mine, test[:, 0])
         found = answers.columns[rows, 0].numpy()
         right = torch.from_numpy((found >= 0) & (theirs[found] == test[:, 1]))
@@ -362,7 +475,7 @@ class Aligner(AlignmentState):
             "ece": expected_calibration_error(sure, right),
             "mean": sure.mean().item(),
             "right": right.double().mean().item(),
-            "threshold": self._confidence.threshold,
+            "threshold": self.learned.confidence.threshold,
         }
 
     def drift(self, links: str | PathLike[str] | None = None) -> Drift:
@@ -372,7 +485,6 @@ class Aligner(AlignmentState):
             links: file of links to tell by how calibrated matches still are; default: those to
                 test on.
         """
-        must_grow(self.config)
         return self._drift(self.confidence(links))
 
     def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:

@@ -32,6 +32,10 @@ class UnknownLabelError(InputError):
     """A label that no vocabulary knows."""
 
 
+class NotFittedError(DecentRLError, ValueError, AttributeError):
+    """Something was asked of a model that has learned nothing yet."""
+
+
 class ConfigError(DecentRLError):
     """A setting that does not exist or has an impossible value."""
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from decentrl.config import PredictionConfig
 from decentrl.data.graph_task import GraphTask
@@ -27,11 +29,16 @@ from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.growth.drift import Drift
-from decentrl.growth.growing_model import REFIT
-from decentrl.growth.prediction_state import PredictionState, splits_of
+from decentrl.growth.explanation import Reason
+from decentrl.growth.growing_graph import NewTriples
+from decentrl.growth.growing_model import REFIT, GrowingModel
+from decentrl.growth.prediction_state import SIDE, PredictionState, splits_of, view_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.device import cuda_devices
+from decentrl.nn.prediction import PredictionModel
 from decentrl.scorers.completion import Answer, Completion
+from decentrl.storage.additions import Addition
+from decentrl.storage.bundle import Bundle
 from decentrl.training.loop import Row, train
 from decentrl.training.prediction import PredictionObjective
 
@@ -41,7 +48,7 @@ TRIPLE = [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string()
 SCORES = [("score", pa.float32()), ("probability", pa.float32())]
 
 
-class Predictor(PredictionState):
+class Predictor(GrowingModel[PredictionState]):
     """Learns from one graph; completes its triples.
 
     >>> predictor = Predictor.from_preset("quick").fit("world/geonames")
@@ -52,17 +59,25 @@ class Predictor(PredictionState):
 
     Args:
         config: every setting of the run (``PredictionConfig.from_preset``).
-        device: ``auto`` (CUDA if there is one), ``cpu`` or ``cuda``.
+        device: ``auto`` (CUDA if there is one), or what torch takes: ``cpu``, ``cuda:1``, …
     """
 
-    def __init__(self, config: PredictionConfig, device: str = "auto") -> None:
+    kind = "predictor"
+    unit_vectors = False
+
+    def __init__(self, config: PredictionConfig, device: str | torch.device = "auto") -> None:
         super().__init__(config, device)
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
 
     @classmethod
     def from_preset(
-        cls, name: str, *settings: str, decoder: str = "", seed: int = 0, device: str = "auto"
+        cls,
+        name: str,
+        *settings: str,
+        decoder: str = "",
+        seed: int = 0,
+        device: str | torch.device = "auto",
     ) -> Predictor:
         """``Predictor.from_preset("paper", "model.dim=128", decoder="transe", seed=1)``."""
         if decoder:
@@ -85,6 +100,8 @@ class Predictor(PredictionState):
     ) -> Predictor:
         """Train on a graph, a file of triples, or a ready task.
 
+        If training fails, the predictor stays as it was.
+
         Args:
             source: a :class:`GraphTask` brings its own validation and test triples; of a graph or a
                 file the shares ``valid`` (default: ``training.valid``) and ``test`` are held out.
@@ -99,28 +116,27 @@ class Predictor(PredictionState):
         task = _as_task(source, held_out, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
-        self._forget()
-        self._task, self._vectors, self._memory, self._quality = task, None, {}, ""
         if run is not None and not resume:
             shutil.rmtree(Path(run) / "checkpoint", ignore_errors=True)
-        told = splits_of(task)
+        splits = splits_of(task)
+        known_valid = splits.valid[splits.seen[splits.valid[:, [0, 2]]].all(axis=1)]
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             torch.manual_seed(self.config.seed)
-            self._model = self._new_model(told.n_entities)
+            sizes = splits.n_entities, splits.n_relations
+            model = PredictionModel(*sizes, self.config).to(self.device)
             if start is not None:
-                self._model.load_state_dict(start._warm(self._model))
-            known_valid = told.valid[told.seen[told.valid[:, [0, 2]]].all(axis=1)]
+                model.load_state_dict(start.learned.warm_weights(model))
             objective = PredictionObjective(
-                self._model,
-                told.train,
-                self._view(told.train, task),
+                model,
+                splits.train,
+                view_of(self.config, splits.train, task, self.device),
                 self.config,
                 known_valid,
-                told.queries(told.train, known_valid),
-                told.n_relations,
+                splits.queries(splits.train, known_valid),
+                splits.n_relations,
                 self.config.seed,
             )
-            self.history = train(
+            history = train(
                 objective,
                 self.config.with_epochs(share).training,
                 self.config.seed,
@@ -128,19 +144,21 @@ class Predictor(PredictionState):
                 resume=resume,
                 on_epoch=on_epoch,
             )
-        self._confidence = self._calibrate(told, known_valid)
-        self._vectors, self._memory = None, {}  # who asked between epochs got older ones
-        self._forget()
+        confidence = self._calibrate(model, task, splits, known_valid)
+        self._swap(PredictionState(self.config, self.device, task, model, confidence))
+        self.history = history
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _calibrate(self, told: Splits, valid: Ids) -> Confidence | None:
+    def _calibrate(
+        self, model: PredictionModel, task: GraphTask, splits: Splits, valid: Ids
+    ) -> Confidence | None:
         """Probabilities from the validation triples, over the graph as it was while training."""
         if not len(valid):
             return None
-        then = replace(told, later=told.later[:0])
-        vectors = self._learned.embed(self._view(then.now, self.task))
-        completion = Completion(self._learned, vectors, then)
+        then = replace(splits, later=splits.later[:0])
+        vectors = model.embed(view_of(self.config, then.now, task, self.device))
+        completion = Completion(model, vectors, then)
         return completion.calibrated(then.queries(valid), then.known)
 
     def refit(
@@ -157,10 +175,94 @@ class Predictor(PredictionState):
             share: of the epochs that a training from scratch has.
             run, resume, on_epoch: as in :meth:`fit`.
         """
-        again, task = Predictor(self.config, str(self.device)), self.settled_task()
+        again, task = Predictor(self.config, self.device), self.settled_task()
         return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    # PotentialCache
+    def settled_task(self) -> GraphTask:
+        """What :meth:`refit` learns from: all triples but those held out."""
+        return self.learned.settled_task(self.task)
+
+    # Growing
+
+    def add(
+        self,
+        triples: NewTriples,
+        *,
+        strict: bool = False,
+        refresh: bool = False,
+        source: str = "",
+    ) -> Addition:
+        """Take in new triples, with new entities, without any training.
+
+        New entities have vectors at once, to be asked about and to be answers; those of trained
+        entities stay as they are. Triples with a relation that training has not seen are left out
+        and counted.
+
+        Args:
+            triples: (head, relation, tail) in labels, or a file of them.
+            strict: an unknown relation is an error.
+            refresh: encode everything anew; see :meth:`refresh`.
+            source: where they come from, for the log.
+        """
+        return self._add(SIDE, triples, strict, refresh, source)
+
+    # Saving
+
+    @classmethod
+    def _learned_from(cls, bundle: Bundle[Any, Any], device: torch.device) -> PredictionState:
+        return PredictionState.from_bundle(bundle, device)
+
+    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
+        """Write ``run/bundle``: weights, vectors, labels, the graph and its splits, no pickle."""
+        self._save(run, results)
+
+    # Looking
+
+    def vectors(self) -> Tensor:
+        """Every entity's vector, [n, d]; 0 where nothing is known of one."""
+        return self.growing.sides[SIDE].vectors
+
+    def embed(self, labels: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors of the named entities, [n, d]."""
+        return self._vectors_of(labels, SIDE)
+
+    def explain(self, entity: str, *, moved: int = 5) -> list[Reason]:
+        """Which neighbours and relations an entity's vector is made of, the weightiest first.
+
+        Args:
+            moved: for so many neighbours, and the last one, how far the vector would move
+                without them.
+        """
+        return self._explain(SIDE, entity, moved)
+
+    def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> pa.Table:
+        """The entities nearest to one by cosine, itself left out.
+
+        Args:
+            ann: look in an approximate index (FAISS), built at the first such question.
+        Returns:
+            table with the columns entity, rank (1 is nearest) and cosine.
+        """
+        return self._neighbours(entity, SIDE, SIDE, top, ann)
+
+    @property
+    def _splits(self) -> Splits:
+        """All triples there are now, each set by its part."""
+        return self._once("splits", lambda: splits_of(self.task))
+
+    @property
+    def _completion(self) -> Completion:
+        """What answers questions over the state as it is now."""
+
+        def make() -> Completion:
+            splits, model = self._splits, self.learned.model
+            if model.table is not None and len(model.table) < splits.n_entities:
+                model = self.learned.grown_model(splits.n_entities)
+            return Completion(model, self.vectors(), splits, self.learned.confidence)
+
+        return self._once("completion", make)
+
+    # Answering
 
     def predict(
         self,
@@ -176,7 +278,7 @@ class Predictor(PredictionState):
         Args:
             head, relation, tail: labels; exactly one is left out and asked for.
             top: how many answers.
-            known: answers that were told, to learn from or to be tested on, may be among them.
+            known: answers that the graph or its held-out triples hold may be among them.
         Returns:
             table with the columns head, relation, tail, rank, score, probability (null where it was
             not learned: it takes validation triples, and is there neither for relations nor for
@@ -210,16 +312,16 @@ class Predictor(PredictionState):
 
     def _entities(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         graph = self.task.graph
-        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)  # type: ignore[misc]
-        kinds = graph.relations.ids(r for _, r, _ in queries)  # type: ignore[misc]
+        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)
+        kinds = graph.relations.ids(r for _, r, _ in queries)
         kinds = kinds + len(graph.relations) * np.array([h is None for h, _, _ in queries])
-        return self._completion.entities(given, kinds, self._told.every, top, known)
+        return self._completion.entities(given, kinds, self._splits.every, top, known)
 
     def _relations(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         entities = self.task.graph.entities
-        heads = entities.ids(h for h, _, _ in queries)  # type: ignore[misc]
-        tails = entities.ids(t for _, _, t in queries)  # type: ignore[misc]
-        return self._completion.relations(heads, tails, self._told.every, top, known)
+        heads = entities.ids(h for h, _, _ in queries)
+        tails = entities.ids(t for _, _, t in queries)
+        return self._completion.relations(heads, tails, self._splits.every, top, known)
 
     def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:
         """The triple with the answer in its place, and what is said of the answer."""
@@ -241,13 +343,13 @@ class Predictor(PredictionState):
             rows as in ``results.json`` (``group`` names what a row is about: all, a direction, a
             category of relations, a cell of the open world, a relation), and the ranks.
         """
-        told, test = self._told, self._test(triples)
+        splits, test = self._splits, self._test(triples)
         if not len(test):
             raise InputError("there are no test triples", remedy="hold some out, or give some")
-        asked, known = told.queries(test), told.true(test)
+        asked, known = splits.queries(test), splits.true(test)
         score = self._completion.scores
-        ranks = rank_answers(score, asked, known, told.n_entities, device=self.device)
-        rows = metrics_by_group(asked, ranks, told.known, self.task.new_entities)
+        ranks = rank_answers(score, asked, known, splits.n_entities, device=self.device)
+        rows = metrics_by_group(asked, ranks, splits.known, self.task.new_entities)
         for row in rows:
             if row["group"] == "relation":
                 row["name"] = self.task.graph.relations[row["name"]]
@@ -255,10 +357,10 @@ class Predictor(PredictionState):
 
     def frequency(self, triples: TripleSource | None = None) -> dict[str, float]:
         """The same metrics of answering by how often an entity answers a relation in training."""
-        told, test = self._told, self._test(triples)
-        asked, known = told.queries(test), told.true(test)
-        scores = frequency_scores(told.queries(told.train), told.n_entities)
-        return answer_metrics(rank_answers(lambda _, r: scores[r], asked, known, told.n_entities))
+        splits, test = self._splits, self._test(triples)
+        asked, known = splits.queries(test), splits.true(test)
+        scores = frequency_scores(splits.queries(splits.train), splits.n_entities)
+        return answer_metrics(rank_answers(lambda _, r: scores[r], asked, known, splits.n_entities))
 
     def confidence(self, triples: TripleSource | None = None) -> dict[str, float]:
         """How well probabilities are calibrated on triples, by default those to test on; empty if
@@ -268,9 +370,9 @@ class Predictor(PredictionState):
         calibration error (15 bins of equal mass), ``mean`` the mean probability, ``right`` the
         share that the test triples confirm.
         """
-        told = self._told
-        known = told.queries(told.now, told.valid)
-        return self._completion.reliability(told.queries(self._test(triples)), known)
+        splits = self._splits
+        known = splits.queries(splits.now, splits.valid)
+        return self._completion.reliability(splits.queries(self._test(triples)), known)
 
     def drift(self, triples: TripleSource | None = None) -> Drift:
         """How far the graph has grown away from what was trained.
@@ -290,14 +392,14 @@ class Predictor(PredictionState):
             table with the columns head, relation, tail (with the answer in its place), asked
             (``head`` or ``tail``), score, probability, correct and truth, a list of labels.
         """
-        told, graph = self._told, self.task.graph
-        asked, known = told.queries(told.test), told.queries(told.now, told.valid)
+        splits, graph = self._splits, self.task.graph
+        asked, known = splits.queries(splits.test), splits.queries(splits.now, splits.valid)
         found = self._completion.entities(asked.entities, asked.relations, known, 1)
-        unanswered = None if self._confidence is None else 0.0
+        unanswered = None if self.learned.confidence is None else 0.0
         rows = []
         for i, answers in enumerate(found):
             right = asked.answers[asked.indptr[i] : asked.indptr[i + 1]]
-            backwards, relation = divmod(int(asked.relations[i]), told.n_relations)
+            backwards, relation = divmod(int(asked.relations[i]), splits.n_relations)
             given, kind = graph.entities[int(asked.entities[i])], graph.relations[relation]
             query = (None, kind, given) if backwards else (given, kind, None)
             best = answers[0] if answers else None

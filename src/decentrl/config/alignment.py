@@ -64,6 +64,8 @@ class Training(Steps):
 class WatchedTraining(Training):
     """Training that looks at the validation links between epochs and may stop early."""
 
+    validates: ClassVar[bool] = True
+
     validate_every: int = setting(10, "epochs between two validations", at_least=1)  # type: ignore[misc]
     patience: int = setting(  # type: ignore[misc]
         3, "stop after this many validations without a better value; 0 never stops", at_least=0

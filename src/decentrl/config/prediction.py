@@ -26,6 +26,8 @@ class PredictionDistillation(Distillation):
 
 @dataclass(frozen=True)
 class PredictionTraining(Steps):
+    validates: ClassVar[bool] = True
+
     epochs: int = setting(30, "passes over the training triples", at_least=0)
     optimizer: Literal["adam", "rmsprop", "adagrad"] = setting(
         "adagrad", "what follows the gradient"

@@ -65,6 +65,7 @@ class Steps:
     valid: float = setting(0.1, "share of the training data held out for validation", at_least=0)
     checkpoint_every: float = setting(30.0, "seconds between two checkpoints", at_least=0)
 
+    validates: ClassVar[bool] = False  # between epochs
     validate_every: ClassVar[int] = 10
     patience: ClassVar[int] = 0
     schedule: ClassVar[str] = "constant"

@@ -1,15 +1,14 @@
-"""What an aligner has learned, how it grows and how it is kept."""
+"""What an aligner has learned, as one object that never changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from os import PathLike
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,230 +20,275 @@ from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import relations_of
-from decentrl.growth.explanation import Reason
-from decentrl.growth.growing_graph import NewTriples, Trained
-from decentrl.growth.growing_model import GrowingModel
-from decentrl.growth.newcomers import INPUTS, SHARED, AlignmentInduction, Induction
-from decentrl.growth.potentials import PotentialCache
+from decentrl.growth.growing_graph import Growing, Trained
+from decentrl.growth.newcomers import AlignmentNewcomers
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.device import cuda_devices, pick_device
-from decentrl.storage.additions import Addition
-from decentrl.storage.bundle import (
-    Bundle,
-    bundle_folder,
-    read_bundle,
-)
+from decentrl.nn.device import cuda_devices
+from decentrl.storage.bundle import Bundle
 from decentrl.storage.card import alignment_card, quality_of
 from decentrl.storage.mapped import MappedRows, mapped_rows
-from decentrl.training.fitting import Pass, TrainingContext
+from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
+from decentrl.views.base import INPUTS
+from decentrl.views.propagation import LINKS
+from decentrl.views.registry import view_type
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
-ENTITY_TABLES = ("entities", "encoder.entities")
-_NONE = np.empty((0, 3), np.int64)
+Memory = Mapping[str, Mapping[str, MappedRows]]
+"""What newcomers read of each entity: rows by side and name."""
+_NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
-class AlignmentState(GrowingModel):
-    """Two graphs, the vectors of their entities, and what new entities need to have theirs."""
+@dataclass(frozen=True, eq=False)
+class AlignmentState:
+    """Two graphs, the vectors of their entities, and what new entities need to have theirs.
 
-    def __init__(self, config: Config, device: str = "auto") -> None:
-        self.config = config
-        self.device = pick_device(device)
-        self._task: AlignmentTask | None = None
-        self._weights: Mapping[str, Tensor] = {}
-        self._vectors: Mapping[str, Tensor | MappedRows] = {}
-        self._memory: dict[str, dict[str, MappedRows]] = {}
-        self._shared: Mapping[str, Tensor] = {}
-        self._confidence: Confidence | None = None
-        self._found: Ids = np.empty((0, 2), np.int64)
-        self._sure: Mapping[str, Tensor] = {}  # of having a counterpart, where vectors tell
-        self._questions: PotentialCache | None = None
+    Attributes:
+        task: the graphs and links it was trained on, with what was compacted since.
+        weights: of the encoder.
+        vectors: of all entities of a side, [n, d].
+        found: links that self-training has found, int64[n, 2].
+        sureness: how sure entities are of having a counterpart, by side; empty where vectors do
+            not hold it.
+        potentials: solutions of matching problems, as :class:`PotentialCache` stores them.
+        quality: what its card says of its results.
+        stored: memories that a bundle holds; empty if they have to be made.
+    """
 
-    @property
-    def task(self) -> AlignmentTask:
-        """The graphs and links, with all that was added."""
-        if self._task is None:
-            raise ConfigError("this aligner has learned nothing yet; call fit or load first")
-        if self._growing is None or not self._growing.changed:
-            return self._task
-        return self._once(self._grown_task)
+    config: Config
+    device: torch.device
+    task: AlignmentTask
+    weights: Mapping[str, Tensor]
+    vectors: Mapping[str, Tensor | MappedRows]
+    confidence: Confidence | None = None
+    found: Ids = field(default_factory=NO_LINKS.copy)
+    sureness: Mapping[str, Tensor] = field(default_factory=dict)
+    potentials: Mapping[str, Tensor] = field(default_factory=dict)
+    quality: str = ""
+    stored: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def _grown_task(self) -> AlignmentTask:
-        assert self._task is not None
-        sides = [self.growing.sides[side] for side in SIDES]
-        unknown = self._task.unknown
+    kind = "aligner"
+    unit_vectors = True
+
+    # Between training, files and this object
+
+    @classmethod
+    def from_fitted(
+        cls, config: Config, device: torch.device, task: AlignmentTask, fitted: Fitted
+    ) -> AlignmentState:
+        """What a training has left."""
+        n_left = len(task.left.entities)
+        sureness = fitted.sureness
+        return cls(
+            config,
+            device,
+            task,
+            fitted.weights,
+            by_side(fitted.vectors, n_left),
+            fitted.confidence,
+            fitted.found - np.array([0, n_left]),
+            {} if sureness is None else by_side(sureness.cpu(), n_left),
+        )
+
+    @classmethod
+    def from_bundle(
+        cls, bundle: Bundle[Config, AlignmentTask], device: torch.device
+    ) -> AlignmentState:
+        """What a bundle holds; vectors and memories stay in its files until they are read."""
+        matching = dict(bundle.matching)
+        found = matching.pop("found").numpy() if "found" in matching else NO_LINKS.copy()
+        sureness: Mapping[str, Tensor] = {
+            s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching
+        }
+        vectors: Mapping[str, Tensor | MappedRows] = bundle.mapped_vectors
+        if device.type != "cpu":
+            vectors = {side: rows.to(device) for side, rows in bundle.vectors.items()}
+        return cls(
+            bundle.config,
+            device,
+            bundle.task,
+            bundle.weights,
+            vectors,
+            Confidence.from_tensors(matching) if "weights" in matching else None,
+            found,
+            sureness,
+            {k: v for k, v in matching.items() if k.startswith("potential.")},
+            quality_of(bundle.card),
+            bundle.memory,
+        )
+
+    def to_bundle(self, results: Sequence[dict[str, object]] = ()) -> Bundle[Config, AlignmentTask]:
+        """Everything there is, to be written."""
+        matching = {"found": torch.from_numpy(self.found)}
+        matching |= {f"sure.{side}": rows for side, rows in self.sureness.items()}
+        if self.confidence is not None:
+            matching |= self.confidence.to_tensors()
+        memory: dict[str, Tensor] = {}
+        if self.config.model.inductive:
+            for side, parts in self.memory.items():
+                memory |= {f"{side}.{name}": rows.all() for name, rows in parts.items()}
+            memory |= self.shared
+        return Bundle(
+            self.config,
+            self.task,
+            self.weights,
+            {side: whole(rows) for side, rows in self.vectors.items()},
+            alignment_card(self.task, self.config, results, self.quality),
+            matching | dict(self.potentials),
+            memory,
+        )
+
+    # What newcomers need
+
+    @cached_property
+    def _memories(self) -> Mapping[str, Tensor]:
+        """All memories by name, as a bundle holds them; made now if it holds none."""
+        if self.stored:
+            return self.stored
+        rows = self._pass(self.task, self.weights).memory("now")
+        found = {name: tensor.cpu() for name, tensor in rows.shared.items()}
+        for name, tensor in rows.memory.items():
+            sides = by_side(tensor.cpu(), len(self.task.left.entities))
+            found |= {f"{side}.{name}": sides[side] for side in SIDES}
+        return found
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What newcomers read of each entity, by side and name."""
+        found: dict[str, dict[str, MappedRows]] = {side: {} for side in SIDES}
+        for name, rows in mapped_rows(self._memories).items():
+            side, dot, part = name.partition(".")
+            if dot:
+                found[side][part] = rows
+        return found
+
+    @cached_property
+    def shared(self) -> dict[str, Tensor]:
+        """What newcomers read that does not belong to one entity, by name."""
+        found = {name: x for name, x in self._memories.items() if "." not in name}
+        # Bundles of earlier versions do not hold the number of links.
+        found.setdefault(LINKS, torch.tensor([len(self._learned_links()) + len(self.found)]))
+        return found
+
+    def sides(self) -> dict[str, Trained]:
+        """Both graphs as they were trained, by the side's name."""
+        task = self.task
+        later = task.auxiliary or (_NO_TRIPLES, _NO_TRIPLES)
+        shift = {"left": 0, "right": len(task.left.relations)}
+        return {
+            side: Trained(
+                graph, arrived, self.vectors[side], partial(self._memory_of, side), shift[side]
+            )
+            for side, graph, arrived in zip(SIDES, (task.left, task.right), later, strict=True)
+        }
+
+    def _memory_of(self, side: str) -> Mapping[str, MappedRows]:
+        return self.memory[side]
+
+    def newcomers(self) -> AlignmentNewcomers:
+        """What makes rows of new entities."""
+        must_grow(self.config)
+        graphs = (self.task.left, self.task.right)
+        relations = [relations_of(graph.triples, len(graph.relations)) for graph in graphs]
+        with torch.random.fork_rng(devices=cuda_devices(self.device)):
+            return AlignmentNewcomers(
+                self.config,
+                self.weights,
+                self.shared,
+                np.concatenate(relations),
+                self.device,
+                bool(self.sureness),
+            )
+
+    # With all that was added
+
+    def grown_task(self, growing: Growing) -> AlignmentTask:
+        """The task with all that was added to its graphs."""
+        if not growing.changed:
+            return self.task
+        sides = [growing.sides[side] for side in SIDES]
+        unknown = self.task.unknown
         if unknown is None:
-            unknown = self._new_ends(self._task.test)
+            unknown = new_ends(growing, self.task.test)
         return replace(
-            self._task,
+            self.task,
             left=sides[0].graph,
             right=sides[1].graph,
             auxiliary=(sides[0].arrivals.triples, sides[1].arrivals.triples),
             unknown=unknown,
         )
 
-    def _new_ends(self, links: Ids) -> npt.NDArray[np.bool_]:
-        """bool[n]: links of entities that training has not seen."""
-        sides = [self.growing.sides[side].arrivals for side in SIDES]
-        seen = [side.is_trained(links[:, i]) for i, side in enumerate(sides)]
-        new: npt.NDArray[np.bool_] = ~(seen[0] & seen[1])
-        return new
+    def compacted(self, growing: Growing) -> AlignmentState:
+        """The state in which all that was added is part of what was trained."""
+        task = self.grown_task(growing)
+        memory: dict[str, Tensor] = dict(self.shared)
+        for side in SIDES:
+            rows = growing.sides[side].memory(growing.model)
+            memory |= {f"{side}.{name}": tensor for name, tensor in rows.items()}
+        return replace(
+            self,
+            task=task,
+            weights=self._grown_weights(task),
+            vectors={side: growing.sides[side].vectors for side in SIDES},
+            stored=memory,
+        )
 
-    @property
-    def _known_links(self) -> Ids:
-        """Those that training and validation have used: their entities have their counterparts."""
-        task = self.task
-        return np.concatenate((task.train, task.valid))
+    def refreshed(self, growing: Growing) -> AlignmentState:
+        """The state in which everything is encoded anew; every vector may change."""
+        task = self.grown_task(growing)
+        weights = self._grown_weights(task)
+        vectors = self.encoded(task, weights)
+        return replace(self, task=task, weights=weights, vectors=vectors, potentials={}, stored={})
+
+    def refreshed_vectors(self, growing: Growing) -> Mapping[str, Tensor]:
+        """The vectors that :meth:`refreshed` would have, by side."""
+        task = self.grown_task(growing)
+        return self.encoded(task, self._grown_weights(task))
+
+    def encoded(self, task: AlignmentTask, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Vectors of all entities over a grown graph, by side."""
+        vectors = self._pass(task, weights).vectors("now")
+        return by_side(vectors, len(task.left.entities))
+
+    def _pass(self, task: AlignmentTask, weights: Mapping[str, Tensor]) -> Pass:
+        """A pass in the state that training has left, over a grown graph."""
+        known, now = merged_graphs(task)
+        offset = np.array([0, known.n_left])
+        context = TrainingContext(known, now, self.config, self.device)
+        final = Pass(context, self._learned_links() + offset, NO_LINKS)
+        with torch.random.fork_rng(devices=cuda_devices(self.device)):
+            final.restore(self.found + offset, weights, self.sureness_now(task))
+        return final
 
     def _learned_links(self) -> Ids:
         """The links that the last pass of training has learned from."""
-        assert self._task is not None
-        known, valid = self._task.train, self._task.valid
+        known, valid = self.task.train, self.task.valid
         return np.concatenate((known, valid)) if self.config.training.refit else known
 
-    def _own_changes(self) -> None:
-        must_grow(self.config)
-        super()._own_changes()
-
-    @property
-    def _asking(self) -> PotentialCache:
-        if self._questions is None:
-            self._questions = PotentialCache(self.config.matching, self._known_links)
-        return self._questions
-
-    # Looking
-
-    def vectors(self, side: Side) -> Tensor:
-        """Of all entities of a side, [n, d], of length 1 (or 0 where nothing tells of one)."""
-        return self.growing.sides[side].vectors
-
-    def embed(self, labels: Sequence[str], side: Side = "left") -> npt.NDArray[np.float32]:
-        """Vectors of the named entities, [n, d], of length 1."""
-        check_side(side)
-        graph = self.growing.sides[side]
-        vectors: npt.NDArray[np.float32] = (
-            graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
-        )
-        return vectors
-
-    def explain(self, entity: str, *, side: Side = "left", moved: int = 5) -> list[Reason]:
-        """Which neighbours and relations an entity's vector is made of, the weightiest first.
+    def sureness_now(self, task: AlignmentTask, later: float = 0.0) -> Tensor | None:
+        """How sure all entities there are now are of a counterpart; None where unknown.
 
         Args:
-            moved: for so many neighbours, and the last one, tell how far the vector would move
-                without them.
+            later: the value of entities that came since.
         """
-        check_side(side)
-        must_grow(self.config)
-        return self._explain(side, entity, moved)
-
-    def neighbours(
-        self,
-        entity: str,
-        *,
-        side: Side = "left",
-        among: Side | None = None,
-        top: int = 10,
-        ann: bool = False,
-    ) -> pa.Table:
-        """The entities nearest to one by cosine, of its own graph or of the other one.
-
-        Args:
-            entity: a label of ``side``.
-            among: where to look; default: ``side``, and then the entity itself is left out.
-            ann: look in an approximate index (FAISS), built at the first such question.
-        Returns:
-            table with the columns entity, rank (1 is nearest) and cosine.
-        """
-        check_side(side)
-        check_side(among or side)
-        return self._neighbours(entity, side, among or side, top, ann)
-
-    # Keeping
-
-    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
-        """Write ``run/bundle``: weights, vectors, labels, graphs and links, without pickle."""
-        self._save(run, alignment_card(self.task, self.config, results, self._quality))
-
-    def _bundle(self) -> Bundle[Config, AlignmentTask]:
-        matching = {"found": torch.from_numpy(self._found)}
-        matching |= {f"sure.{side}": rows for side, rows in self._sure.items()}
-        if self._confidence is not None:
-            matching |= self._confidence.to_tensors()
-        if self._questions is not None:
-            matching |= self._questions.to_tensors()
-        vectors = {side: _whole(rows) for side, rows in self._vectors.items()}
-        memory = {
-            f"{side}.{name}": rows.all()
-            for side, parts in self._memory.items()
-            for name, rows in parts.items()
-        }
-        card = alignment_card(self.task, self.config, (), self._quality)
-        return Bundle(
-            self.config,
-            self.task,
-            self._weights,
-            vectors,
-            card,
-            matching,
-            memory | dict(self._shared),
+        if not self.sureness:
+            return None
+        sizes = len(task.left.entities), len(task.right.entities)
+        rows = zip(self.sureness.values(), sizes, strict=True)
+        return torch.cat(
+            [F.pad(known, (0, size - len(known)), value=later) for known, size in rows]
         )
 
-    @classmethod
-    def _load(cls, run: str | PathLike[str], device: str, durable: bool) -> Self:
-        bundle = read_bundle(bundle_folder(run), "aligner")
-        aligner = cls(bundle.config, device)
-        aligner._task, aligner._weights = bundle.task, bundle.weights
-        aligner._quality = quality_of(bundle.card)
-        aligner._vectors = bundle.mapped_vectors
-        if aligner.device.type != "cpu":
-            aligner._vectors = {k: v.to(aligner.device) for k, v in bundle.vectors.items()}
-        aligner._keep(bundle.memory)
-        matching = dict(bundle.matching)
-        if "found" in matching:
-            aligner._found = matching.pop("found").numpy()
-        aligner._sure = {s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching}
-        aligner._questions = PotentialCache(bundle.config.matching, aligner._known_links, matching)
-        if "weights" in matching:
-            aligner._confidence = Confidence.from_tensors(matching)
-        aligner._open(run, bundle, durable)
-        return aligner
+    # To train again
 
-    # Growing
-
-    def add(
-        self,
-        triples: NewTriples,
-        *,
-        side: Side,
-        strict: bool = False,
-        refresh: bool = False,
-        source: str = "",
-    ) -> Addition:
-        """Take in new triples of one graph, with new entities, without any training.
-
-        New entities have vectors, and can be matched, at once; those of trained entities stay as
-        they are. Triples with a relation that training has not seen are left out and counted.
-
-        Args:
-            triples: (head, relation, tail) in labels, or a file of them.
-            strict: an unknown relation is an error.
-            refresh: encode everything anew; see :meth:`refresh`.
-            source: where they come from, for the log.
-        """
-        check_side(side)
-        return self._add(side, triples, strict, refresh, source)
-
-    def settled_task(self, links: str | PathLike[str] | None = None) -> AlignmentTask:
-        """What :meth:`refit` learns from: all triples, known links, and those of a file."""
-        task = self.task
+    def settled_task(self, task: AlignmentTask, links: Ids | None = None) -> AlignmentTask:
+        """What a refit learns from: all triples, known links, and those that became known."""
         known = np.concatenate((task.train, task.valid, task.test))
         more = task.train[:0]
         if links is not None:
-            more = task.read_links(links)
             sizes = len(task.left.entities), len(task.right.entities)
-            more = more[~np.isin(row_keys(more, sizes), row_keys(known, sizes))]
-        later = task.auxiliary or (_NONE, _NONE)
+            more = links[~np.isin(row_keys(links, sizes), row_keys(known, sizes))]
+        later = task.auxiliary or (_NO_TRIPLES, _NO_TRIPLES)
         left, right = (
             graph.with_triples(np.concatenate((graph.triples, arrived)))
             for graph, arrived in zip((task.left, task.right), later, strict=True)
@@ -252,123 +296,40 @@ class AlignmentState(GrowingModel):
         train = np.concatenate((task.train, more))
         return replace(task, left=left, right=right, train=train, auxiliary=None, unknown=None)
 
-    def _warm(self, task: AlignmentTask) -> Mapping[str, Tensor]:
-        """The weights to start from; new entities start from what is told of their inputs."""
+    def warm_weights(self, task: AlignmentTask, growing: Growing) -> dict[str, Tensor]:
+        """The weights to start from; new entities start from their induced inputs."""
         warm = self._grown_weights(task)
-        for name in ENTITY_TABLES:
-            if name in warm:
-                for side, offset in zip(SIDES, (0, len(task.left.entities)), strict=True):
-                    new, inputs = self._inputs_of_new(side)
-                    table = warm[name]
-                    table[torch.from_numpy(new + offset)] = inputs.to(table.device)
+        for name in self._entity_tables():
+            for side, offset in zip(SIDES, (0, len(task.left.entities)), strict=True):
+                graph, model = growing.sides[side], growing.model
+                new = graph.arrivals.new_entities()
+                if len(new) and INPUTS in model.widths:
+                    inputs = graph.take(model, INPUTS, new)
+                    warm[name][torch.from_numpy(new + offset)] = inputs.to(warm[name].device)
         return warm
 
-    def _inputs_of_new(self, side: str) -> tuple[Ids, Tensor]:
-        graph, model = self.growing.sides[side], self.growing.model
-        new = graph.arrivals.new_entities()
-        return new, graph.take(model, INPUTS, new)
+    def _entity_tables(self) -> tuple[str, ...]:
+        """Names of weights with a row for each entity."""
+        name = self.config.model.encoder
+        return () if name == "none" else view_type(name).entity_tables
 
     def _grown_weights(self, task: AlignmentTask) -> dict[str, Tensor]:
         """The weights with rows for entities that came since."""
-        assert self._task is not None
-        sizes = [len(g.entities) for g in (self._task.left, self._task.right)]
-        grown = [len(g.entities) for g in (task.left, task.right)]
+        sizes = [len(graph.entities) for graph in (self.task.left, self.task.right)]
+        grown = [len(graph.entities) for graph in (task.left, task.right)]
+        tables = self._entity_tables()
         return {
-            name: _relaid(tensor, sizes, grown) if name in ENTITY_TABLES else tensor
-            for name, tensor in self._weights.items()
+            name: _with_more_rows(tensor, sizes, grown) if name in tables else tensor
+            for name, tensor in self.weights.items()
         }
 
-    def _trained(self) -> Mapping[str, Trained]:
-        task = self._task
-        assert task is not None
-        later = task.auxiliary or (_NONE, _NONE)
-        graphs = zip(SIDES, (task.left, task.right), later, strict=True)
-        shift = {"left": 0, "right": len(task.left.relations)}
-        return {
-            side: Trained(
-                graph, arrived, self._vectors[side], self._memory.setdefault(side, {}), shift[side]
-            )
-            for side, graph, arrived in graphs
-        }
 
-    def _induction(self) -> Induction:
-        must_grow(self.config)
-        task = self._task
-        assert task is not None
-        if not self._memory.get("left"):
-            self._keep(self._encode(task, self._weights)[1])
-        relations = [relations_of(g.triples, len(g.relations)) for g in (task.left, task.right)]
-        n_links = len(self._learned_links()) + len(self._found)
-        seen, device = np.concatenate(relations), self.device
-        told = self.config.self_training.told if self._sure else 0.0
-        return AlignmentInduction(
-            self.config, self._weights, self._shared, n_links, seen, device, told
-        )
-
-    def _encode(
-        self, task: AlignmentTask, weights: Mapping[str, Tensor]
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Vectors of all entities over a grown graph, by side, and what new ones will read."""
-        known, now = merged_graphs(task)
-        offset = np.array([0, known.n_left])
-        world = TrainingContext(known, now, self.config, self.device)
-        final = Pass(world, self._learned_links() + offset, np.empty((0, 2), np.int64))
-        with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            final.restore(self._found + offset, dict(weights), self._sure_now(task))
-            memory: dict[str, Tensor] = {}
-            vectors = final.vectors("now", memory)
-        found = {name: memory.pop(name) for name in SHARED if name in memory}
-        for name, tensor in memory.items():
-            rows = by_side(tensor, known.n_left)
-            found |= {f"{side}.{name}": rows[side].cpu() for side in rows}
-        return by_side(vectors, known.n_left), found
-
-    def _sure_now(self, task: AlignmentTask, later: float = 0.0) -> Tensor | None:
-        """Of all entities there are now; who came later has no counterpart yet.
-
-        None where vectors do not tell, as in runs of earlier versions.
-        """
-        if not self._sure:
-            return None
-        sizes = len(task.left.entities), len(task.right.entities)
-        rows = zip(self._sure.values(), sizes, strict=True)
-        return torch.cat(
-            [F.pad(known, (0, size - len(known)), value=later) for known, size in rows]
-        )
-
-    def _keep(self, memory: Mapping[str, Tensor]) -> None:
-        """Memories by side, and those of all; the dictionaries of sides stay the same ones."""
-        self._shared = {name: memory[name] for name in SHARED if name in memory}
-        for name, rows in mapped_rows(memory).items():
-            side, dot, part = name.partition(".")
-            if dot:
-                self._memory.setdefault(side, {})[part] = rows
-
-    def _refreshed(self) -> Mapping[str, Tensor]:
-        task = self.task
-        return self._encode(task, self._grown_weights(task))[0]
-
-    def _settle(self, refresh: bool) -> None:
-        task, growing = self.task, self.growing
-        weights = self._grown_weights(task)
-        vectors: Mapping[str, Tensor]
-        if refresh:
-            self._questions = None
-            vectors, memory = self._encode(task, weights)
-        else:
-            self._asking.settle(growing)
-            vectors = {side: growing.sides[side].vectors for side in SIDES}
-            memory = {
-                f"{side}.{name}": rows
-                for side in SIDES
-                for name, rows in growing.sides[side].memory(growing.model).items()
-            } | dict(self._shared)
-        self._task, self._weights, self._vectors, self._memory = task, weights, vectors, {}
-        self._keep(memory)
-
-    def _forget(self) -> None:
-        self._growing, self._questions = None, None
-        self._memory, self._shared = {}, {}
+def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
+    """bool[n]: links of entities that training has not seen."""
+    sides = [growing.sides[side].arrivals for side in SIDES]
+    seen = [side.is_trained(links[:, i]) for i, side in enumerate(sides)]
+    new: npt.NDArray[np.bool_] = ~(seen[0] & seen[1])
+    return new
 
 
 def by_side(rows: Tensor, n_left: int) -> dict[str, Tensor]:
@@ -382,11 +343,12 @@ def check_side(side: str) -> None:
         raise ConfigError(f"no side {side!r}; there are: left, right")
 
 
-def _whole(rows: Tensor | MappedRows) -> Tensor:
+def whole(rows: Tensor | MappedRows) -> Tensor:
+    """All rows in memory."""
     return rows.all() if isinstance(rows, MappedRows) else rows
 
 
-def _relaid(table: Tensor, sizes: Sequence[int], grown: Sequence[int]) -> Tensor:
+def _with_more_rows(table: Tensor, sizes: Sequence[int], grown: Sequence[int]) -> Tensor:
     """A table of a row an entity, left entities first, with rows of 0 for those that came since."""
     left, right = table[: sizes[0]], table[sizes[0] :]
     parts = [left, left.new_zeros(grown[0] - sizes[0], table.shape[1])]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.growing_graph import Growing, GrowingGraph
-from decentrl.growth.newcomers import INPUTS, STATES
+from decentrl.views.base import INPUTS, STATES
 
 STALE = 1e-4
 """1 - cos from which on a vector has moved; less may be rounding."""

@@ -94,16 +94,16 @@ Edge = tuple[int, int, str]
 def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
     """The entity, as if it were to be made now, among its neighbours."""
     if not graph.arrivals.is_trained(np.array([entity]))[0]:
-        return graph.arrivals.neighbourhood(np.array([entity]), growing.model.around)
+        return graph.arrivals.neighbourhood(np.array([entity]), growing.model.reads_two_hops)
     triples = graph.arrivals.about(entity)
-    if growing.model.around:
+    if growing.model.reads_two_hops:
         near = np.setdiff1d(triples[:, [0, 2]], [entity])
         more = [graph.arrivals.about(int(end)) for end in near]
         triples = np.unique(np.concatenate((triples, *more)), axis=0)
     entities = np.union1d(triples[:, [0, 2]], [entity])
     local = triples.copy()
     local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
-    dropped = graph.arrivals.dropped if growing.model.around else None
+    dropped = graph.arrivals.dropped if growing.model.reads_two_hops else None
     # All that is known of it counts, whenever it came.
     return Neighbourhood(entities, local, entities == entity, np.zeros(len(local), bool), dropped)
 
@@ -132,7 +132,7 @@ def _weights(
     total = dict.fromkeys(edges, 0.0)
     for attention in growing.attention(graph, part):
         mine = attention.rows == own
-        columns, kinds = attention.columns[mine].tolist(), attention.kinds[mine].tolist()
+        columns, kinds = attention.columns[mine].tolist(), attention.relations[mine].tolist()
         for neighbour, kind, weight in zip(
             columns, kinds, attention.weights[mine].tolist(), strict=True
         ):

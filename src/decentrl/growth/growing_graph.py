@@ -27,9 +27,10 @@ from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import DecentRLError, InputError, UnknownLabelError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
-from decentrl.growth.newcomers import VECTORS, Attention, Induction, Take
+from decentrl.growth.newcomers import VECTORS, Newcomers, Take
 from decentrl.storage.additions import Addition, Growth, Store
 from decentrl.storage.mapped import MappedRows
+from decentrl.views.base import Attention
 
 Triples = Iterable[tuple[str, str, str]]
 NewTriples = Triples | str | PathLike[str]
@@ -44,14 +45,15 @@ class Trained:
         graph: the training triples; its vocabularies may know more entities.
         auxiliary: triples int64[n, 3] that arrived since and are part of the state.
         vectors: of all entities, [n, d].
-        memory: rows of all entities by the names of :mod:`decentrl.growth.newcomers`.
-        shift: what a relation's id is for the model is so much more than in this graph.
+        memory: gives rows of all entities by name, see :mod:`decentrl.growth.newcomers`; they may
+            have to be made first.
+        shift: a relation's id for the model minus its id in this graph.
     """
 
     graph: KnowledgeGraph
     auxiliary: Ids
     vectors: Tensor | MappedRows
-    memory: Mapping[str, MappedRows]
+    memory: Callable[[], Mapping[str, MappedRows]]
     shift: int = 0
 
 
@@ -124,33 +126,33 @@ class GrowingGraph:
         arrived = [tuple(row) in self.arrivals for row in triples.tolist()]
         return (inside & trained) | np.array(arrived, bool)
 
-    def memory(self, induction: Induction) -> dict[str, Tensor]:
+    def memory(self, model: Newcomers) -> dict[str, Tensor]:
         """The rows of all entities there are now, by name: [n, width] each."""
         before, n = len(self.trained.graph.entities), len(self.entities)
         later = np.array(sorted(self.rows), np.int64)
-        made = induction.split(self._stacked(later, induction))
+        made = model.split(self._stacked(later, model))
         found = {}
-        for name, rows in self.trained.memory.items():
-            found[name] = torch.zeros(n, induction.widths[name])
+        for name, rows in self.trained.memory().items():
+            found[name] = torch.zeros(n, model.widths[name])
             found[name][:before] = rows.all()
             found[name][torch.from_numpy(later)] = made[name]
         return found
 
-    def _stacked(self, later: Ids, induction: Induction) -> Tensor:
+    def _stacked(self, later: Ids, model: Newcomers) -> Tensor:
         if not len(later):
-            return torch.zeros(0, induction.width)
+            return torch.zeros(0, model.width)
         return torch.stack([self.rows[i] for i in later.tolist()])
 
-    def take(self, induction: Induction, name: str, ids: Ids) -> Tensor:
+    def take(self, model: Newcomers, name: str, ids: Ids) -> Tensor:
         """Rows of a memory, [k, width]."""
-        memory = self.trained.memory[name]
+        memory = self.trained.memory()[name]
         later = np.array([i in self.rows for i in ids.tolist()], bool)
-        out = torch.empty(len(ids), induction.widths[name])
+        out = torch.empty(len(ids), model.widths[name])
         if (~later).any():
             out[torch.from_numpy(~later)] = memory.take(ids[~later])
         if later.any():
-            rows = self._stacked(ids[later], induction)
-            out[torch.from_numpy(later)] = induction.split(rows)[name]
+            rows = self._stacked(ids[later], model)
+            out[torch.from_numpy(later)] = model.split(rows)[name]
         return out
 
     # What comes
@@ -216,28 +218,28 @@ class Growing:
 
     Args:
         trained: each graph as it was, by its side's name.
-        induction: makes the model that rows come from, when first needed.
+        newcomers: makes the model that rows come from, when first needed.
         store: where additions are kept; without one they live in memory.
         past: additions that what was trained has in it, where no store knows of them.
     """
 
     trained: Mapping[str, Trained]
-    induction: Callable[[], Induction]
+    newcomers: Callable[[], Newcomers]
     store: Store | None = None
     past: list[Addition] = field(default_factory=list)
     sides: dict[str, GrowingGraph] = field(default_factory=dict)
     additions: list[tuple[Addition, Growth]] = field(default_factory=list)
     version: int = 0  # changes with every change
-    _model: Induction | None = None
+    _model: Newcomers | None = None
 
     def __post_init__(self) -> None:
         self.sides = {name: GrowingGraph(trained) for name, trained in self.trained.items()}
         self.sync()
 
     @property
-    def model(self) -> Induction:
+    def model(self) -> Newcomers:
         if self._model is None:
-            self._model = self.induction()
+            self._model = self.newcomers()
         return self._model
 
     @property
@@ -258,9 +260,9 @@ class Growing:
         try:
             graph.arrive(rows, labels)
             affected = graph.arrivals.affected(rows, self.model.reach)
-            part = graph.arrivals.neighbourhood(affected, self.model.around)
+            part = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
             made = self.make(graph, part)
-            facts |= self._told(graph, part, made)
+            facts |= self._report(graph, part, made)
             facts["recomputed"] = len(made) - len(fresh)
             growth = Growth(side, rows, labels, first, affected, made.numpy())
             if self.store is None:
@@ -292,7 +294,7 @@ class Growing:
         return self.model.attention(*self._parts(graph, part))
 
     def _parts(self, graph: GrowingGraph, part: Neighbourhood) -> tuple[Neighbourhood, Any, Take]:
-        """A neighbourhood as the model knows it, who of it was trained, and the memories."""
+        """A neighbourhood in the model's ids, which entities were trained, and the memories."""
         shift = graph.trained.shift
         shifted = replace(
             part,
@@ -302,11 +304,11 @@ class Growing:
         trained = graph.arrivals.is_trained(part.entities)
         return shifted, trained, lambda name, ids: graph.take(self.model, name, ids)
 
-    def _told(self, graph: GrowingGraph, part: Neighbourhood, made: Tensor) -> dict[str, Any]:
+    def _report(self, graph: GrowingGraph, part: Neighbourhood, made: Tensor) -> dict[str, Any]:
         """What an addition has done."""
-        silent = part.made[:0]
+        without = part.made[:0]
         if len(made):
-            silent = part.made[(self.model.split(made)[VECTORS].abs().amax(1) == 0).numpy()]
+            without = part.made[(self.model.split(made)[VECTORS].abs().amax(1) == 0).numpy()]
         near = graph.arrivals.is_trained(part.entities)
         joined = np.zeros(len(near), bool)
         for a, b in ((0, 2), (2, 0)):
@@ -314,8 +316,8 @@ class Growing:
         return {
             "made": len(made),
             "without_trained_neighbour": int((part.new & ~joined).sum()),
-            "without_vector": len(silent),
-            "for_example": graph.entities.take(silent[:5]),
+            "without_vector": len(without),
+            "for_example": graph.entities.take(without[:5]),
         }
 
     def undo(self) -> Addition:

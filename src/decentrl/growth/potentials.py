@@ -70,10 +70,10 @@ class PotentialCache:
                     potentials.forget(end, changed[which], sizes[which])
         self._seen = now
 
-    def settle(self, growing: Growing) -> None:
-        """All that was added is about to be part of the trained state."""
+    def settled(self, growing: Growing) -> dict[str, Tensor]:
+        """:meth:`to_tensors` of the state in which all that was added is part of the bundle."""
         self.follow(growing)
-        self._seen = []
+        return self.to_tensors()
 
     # Everything
 

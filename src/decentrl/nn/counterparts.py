@@ -13,7 +13,7 @@ from torch import Tensor
 WIDTH = 2
 
 
-def tell_counterparts(vectors: Tensor, sureness: Tensor, weight: float) -> Tensor:
+def mark_counterparts(vectors: Tensor, sureness: Tensor, weight: float) -> Tensor:
     """Write the last two coordinates of vectors, in place; the others get shorter by as much.
 
     The cosine of two entities becomes (1 - weight) · cos + weight · cos(a - b), where an angle is

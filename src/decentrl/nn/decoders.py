@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import DecoderConfig
+from decentrl.config.prediction import DecoderSettings
 from decentrl.nn.aggregate import gather
 
 
@@ -289,7 +289,7 @@ DECODERS: dict[str, type[Decoder]] = {
 }
 
 
-def make_decoder(settings: DecoderConfig, n_relations: int, dim: int) -> Decoder:
+def make_decoder(settings: DecoderSettings, n_relations: int, dim: int) -> Decoder:
     """The decoder that settings ask for, over vectors of width ``dim``."""
     if settings.name == "tucker":
         return TuckER(n_relations, dim, batch_norm=settings.batch_norm)

@@ -141,3 +141,15 @@ def hard_sample_loss(
         # A row without others, in a tiny graph, has nothing to learn from.
         total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()
     return total
+
+
+def join(parts: list[Tensor], constant_length: bool = False) -> Tensor:
+    """Normalise each part, concatenate, normalise again: [n, d] each → [n, parts · d].
+
+    With ``constant_length`` every row of every part has the length √d already (or is 0), and one
+    multiplication does all of it.
+    """
+    if constant_length:
+        scale: float = (len(parts) * parts[0].shape[-1]) ** -0.5
+        return torch.cat(parts, -1) * scale
+    return F.normalize(torch.cat([F.normalize(part, dim=-1) for part in parts], -1), dim=-1)

@@ -174,7 +174,9 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
         origin = values.pop("run")
         one_graph = origin.get("task") == "prediction"
         kind = Grown if "start" in origin else GraphSources if one_graph else Sources
-        return _origin(kind, origin), (PredictionConfig if one_graph else Config).from_dict(values)
+        return _origin(kind, origin), (PredictionConfig if one_graph else Config).from_stored(
+            values
+        )
     except (FileNotFoundError, NotADirectoryError):
         raise BundleError(
             f"{path}: not found, so there is no run to resume; leave out --resume to start one"

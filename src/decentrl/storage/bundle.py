@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT, VERSION = "decentrl-bundle", 2
+FORMAT, VERSION = "decentrl-bundle", 3
 LARGE = 256 * 2**20
 """Bundles of fewer bytes are verified in full when they are read."""
 MANIFEST = "bundle.json"
@@ -156,7 +156,7 @@ def read_bundle(folder: Path, kind: KindName = "aligner") -> Bundle[Any, Any]:
     }
     try:
         values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
-        config = wanted.settings.from_dict(values)
+        config = wanted.settings.from_stored(values)
         labels = _read_labels(files["labels.parquet"], wanted.labels)
         arrays = {k: t.numpy() for k, t in tensors["graphs.safetensors"].items()}
         return Bundle(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decentrl.config import TrainingConfig
+from decentrl.config import Steps
 from decentrl.errors import DecentRLError
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -37,7 +37,7 @@ class Objective(Protocol):
 
 def train(
     objective: Objective,
-    config: TrainingConfig,
+    config: Steps,
     seed: int,
     *,
     run: Path | None = None,
@@ -115,7 +115,7 @@ def train(
     return history
 
 
-def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
     rate = config.learning_rate
     groups: list[dict[str, Any]] = []
     for share, parameters in _by_share(model, config.encoder_rate):

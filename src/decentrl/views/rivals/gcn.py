@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from decentrl.config.alignment import GCNSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.nn.rivals.centralised import CentralisedModel
+from decentrl.nn.losses import ranking_loss
+from decentrl.views.registry import register_view
+from decentrl.views.rivals.centralised import CentralisedModel
 
 
+@register_view(GCNSettings)
 class GCNAlign(CentralisedModel):
     r"""Convolutions over neighbours weighted by the functionality of their relations.
 
@@ -21,10 +27,28 @@ class GCNAlign(CentralisedModel):
     input embeddings are free, so all that a map could do to them they can do themselves.
     """
 
-    def forward(self, view: CentralisedView) -> list[Tensor]:
+    functional = True
+    negatives = 5
+    margin = 3.0
+    hardness = 1
+
+    def width(self, model: Any) -> int:
+        return int(model.dim)
+
+    def loss(
+        self,
+        parts: list[Tensor],
+        structure: CentralisedView,
+        links: Tensor,
+        wrong: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Linked pairs nearer than wrong ones in L1, by the last layer as it is."""
+        return ranking_loss(parts[-1], links, *wrong, self.margin)
+
+    def forward(self, structure: CentralisedView) -> list[Tensor]:
         hidden: Tensor = self.entities
         for layer in range(self.depth):
-            hidden = weighted_sum(view.weights, hidden, view.near)
+            hidden = weighted_sum(structure.weights, hidden, structure.near)
             if layer + 1 < self.depth:
                 hidden = torch.relu(hidden)
         return [hidden]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import DistillationConfig, ModelConfig
+from decentrl.config import Config
+from decentrl.config.alignment import AliNetSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
-from decentrl.nn.rivals.centralised import CentralisedModel, linear
+from decentrl.views.registry import register_view
+from decentrl.views.rivals.centralised import CentralisedModel, linear
 
 
 class GatedLayer(nn.Module):
@@ -40,6 +43,7 @@ class GatedLayer(nn.Module):
         return gate * near + (1 - gate) * far
 
 
+@register_view(AliNetSettings)
 class AliNet(CentralisedModel):
     """Gated layers, each narrower than the one before by a fifth of the input's width.
 
@@ -47,26 +51,42 @@ class AliNet(CentralisedModel):
     length 1: 500, 400 and 300 wide in the paper.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        n_relations: int,
-        model: ModelConfig,
-        distillation: DistillationConfig | None = None,
-    ) -> None:
-        super().__init__(n_entities, n_relations, model, distillation)
+    reads_links = True
+    two_hop = True
+    nearest_to_kept = True
+    relation_weight = 0.01
+    """Weight of the loss by which triples of a relation are alike."""
+
+    def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
+        super().__init__(config, n_entities, n_relations)
         # Glorot's, for the whole table, as in the authors' code: so small that what is learned soon
         # outweighs what an embedding was at random, which no counterpart has in common.
         nn.init.xavier_uniform_(self.entities)
 
-    def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
-        widths = [max(1, model.dim - k * model.dim // 5) for k in range(model.layers + 1)]
+    def _widths(self, model: Any) -> list[int]:
+        return [max(1, model.dim - k * model.dim // 5) for k in range(model.layers + 1)]
+
+    def make_layers(self, model: Any) -> Iterable[nn.Module]:
+        widths = self._widths(model)
         return map(GatedLayer, widths, widths[1:])
 
-    def forward(self, view: CentralisedView) -> list[Tensor]:
+    def width(self, model: Any) -> int:
+        return sum(self._widths(model))
+
+    def loss(
+        self,
+        parts: list[Tensor],
+        structure: CentralisedView,
+        links: Tensor,
+        wrong: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        together = super().loss(parts, structure, links, wrong)
+        return together + self.relation_weight * relation_loss(parts, structure)
+
+    def forward(self, structure: CentralisedView) -> list[Tensor]:
         parts: list[Tensor] = [self.entities]
         for layer in self.layers:
-            parts.append(layer(parts[-1], view))
+            parts.append(layer(parts[-1], structure))
         return parts
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import ModelConfig
+from decentrl.config.alignment import GATSettings
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import segment_softmax, weighted_sum
-from decentrl.nn.rivals.centralised import CentralisedModel, linear
+from decentrl.views.registry import register_view
+from decentrl.views.rivals.centralised import CentralisedModel, linear
 
 
 class SelfAttention(nn.Module):
-    r"""The entity itself asks, and is one of its own neighbours.
+    r"""Attention in which the entity itself is the query and one of its own neighbours.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i) \cup \{i\}}
@@ -39,6 +41,7 @@ class SelfAttention(nn.Module):
         return weighted_sum(self.dropout(weights), values, graph)
 
 
+@register_view(GATSettings)
 class GAT(CentralisedModel):
     """Self-attention layers of one head, ELU between them.
 
@@ -46,12 +49,15 @@ class GAT(CentralisedModel):
     length 1, which is how AliNet, to whose paper the reference number belongs, represents one.
     """
 
-    def make_layers(self, model: ModelConfig) -> Iterable[nn.Module]:
+    def make_layers(self, model: Any) -> Iterable[nn.Module]:
         return (SelfAttention(model.dim, model.dropout) for _ in range(model.layers))
 
-    def forward(self, view: CentralisedView) -> list[Tensor]:
+    def width(self, model: Any) -> int:
+        return int(model.dim * (model.layers + 1))
+
+    def forward(self, structure: CentralisedView) -> list[Tensor]:
         parts: list[Tensor] = [self.entities]
         for layer in self.layers:
             hidden = F.elu(parts[-1]) if len(parts) > 1 else parts[-1]
-            parts.append(layer(hidden, view.near))
+            parts.append(layer(hidden, structure.near))
         return parts

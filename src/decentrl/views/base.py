@@ -1,0 +1,159 @@
+"""The interface of a view: what it reads, how it trains, its vectors, and those of newcomers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.merged import MergedGraph
+from decentrl.views.part import Part
+
+STATES, INPUTS = "states", "inputs"
+"""Names of memories: the layers of an encoder, and its input embeddings."""
+
+
+class Attention(NamedTuple):
+    """Weights of edges row ← column in local ids, each with its directed relation.
+
+    Column or relation is -1 where it does not count: a neighbour by any relation, or a relation to
+    any neighbour.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    relations: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a view makes of entities.
+
+    Attributes:
+        vectors: [n, d], of length 1, or 0 where nothing known reaches an entity.
+        memory: what newcomers will read of each entity, [n, width] by name.
+        shared: what newcomers will read that does not belong to one entity, by name.
+    """
+
+    vectors: Tensor
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    shared: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a view learns from.
+
+    Attributes:
+        graph: the training graph.
+        links: known and found links in merged ids, int64[n, 2].
+        relation_features: makes the relations' features by seed propagation, [2 · n_relations, d].
+    """
+
+    graph: MergedGraph
+    links: Ids
+    relation_features: Callable[[], Tensor]
+
+
+class Objective(Protocol):
+    """What the training loop minimises."""
+
+    links: Ids  # those that take part, int64[n, 2]
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def batches(self, rng: np.random.Generator) -> Iterable[Any]: ...
+
+    def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
+
+
+class View(nn.Module, ABC):
+    """A way to see the entities of two graphs.
+
+    A subclass has the constructor arguments ``(config, n_entities, n_relations)``; its parameters
+    are what training learns and what a bundle keeps. Everything else (training, saving, growing,
+    explaining) knows a view by these methods alone.
+
+    Attributes:
+        dim: width of its vectors.
+        reads_links: whether what it reads of a graph depends on the links.
+        entity_tables: names of parameters with a row for each entity.
+        memories: width of each memory by its name, see :class:`Rows`.
+        reach: how many steps through new entities the effect of a new triple goes.
+        reads_two_hops: whether an entity reads its neighbours' neighbours.
+    """
+
+    dim: int
+    reads_links: ClassVar[bool] = False
+    entity_tables: ClassVar[tuple[str, ...]] = ("entities",)
+    memories: dict[str, int]
+    reach: int
+    reads_two_hops: bool = False
+
+    @abstractmethod
+    def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> Any:
+        """What it reads of a graph, after training on another (often the same) one."""
+
+    def objective(self, structure: Any, data: TrainingData) -> Objective | None:
+        """What training minimises, given what :meth:`read` returned; None to train nothing."""
+        return None
+
+    @abstractmethod
+    def encode(self, structure: Any, links: Tensor, out: Tensor | None = None) -> Rows:
+        """Rows of all entities of a graph, with dropout off.
+
+        Args:
+            links: known and found links, int64[n, 2].
+            out: where to put the vectors, [n, dim].
+        """
+
+    def newcomers(self, part: Part) -> Rows:
+        """Rows of all entities of a part, in which those that are not new stay as they are."""
+        raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
+
+    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
+        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
+
+        Args:
+            rows: what :meth:`newcomers` has made of the part.
+        """
+        return []
+
+    def students(self, states: Tensor) -> Tensor:
+        """What the self-distillation head reads of an entity's states, [k, …]."""
+        return states
+
+
+class LinkObjective:
+    """Base of objectives that learn from links between entities with training triples.
+
+    Entities without a training triple have no vector worth learning from: they stay out of the
+    training links and out of the samples.
+
+    Args:
+        structure: what the view reads; ``structure.seen`` is bool[n_entities].
+    """
+
+    def __init__(self, model: Any, structure: Any, data: TrainingData) -> None:
+        self.model, self.structure, self.config = model, structure, model.config
+        n_left, seen = data.graph.n_left, structure.seen.cpu().numpy()
+        self.links: Ids = data.links[seen[data.links].all(axis=1)]
+        self.seen = np.flatnonzero(seen)
+        self.seen_left = self.seen[self.seen < n_left]
+        self.seen_right = self.seen[self.seen >= n_left]
+
+    def batches(self, rng: np.random.Generator) -> Iterable[Ids]:
+        """The links in random order, some at a time, or all at once in their order."""
+        size = self.config.training.batch or len(self.links)
+        order = rng.permutation(len(self.links)) if size < len(self.links) else slice(None)
+        links = self.links[order]
+        for start in range(0, len(links), size):
+            yield links[start : start + size]

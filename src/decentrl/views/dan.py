@@ -1,0 +1,184 @@
+"""The paper's view: input embeddings, DAN over neighbours, self-distillation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decentrl.config import Config
+from decentrl.config.alignment import DANSettings
+from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.graph.merged import MergedGraph
+from decentrl.graph.view import GraphView
+from decentrl.nn.aggregate import gather
+from decentrl.nn.attention_log import attention_log
+from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
+from decentrl.nn.distillation import SelfDistillation
+from decentrl.nn.dropout import eval_mode
+from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
+from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
+from decentrl.views.part import Part
+from decentrl.views.registry import register_view
+
+
+@register_view(DANSettings)
+class DANView(View):
+    """Input embeddings e and a DAN over them.
+
+    An entity is represented by its parts, each L2-normalised, concatenated and normalised again.
+    The parts are the outputs of layers 1 … K (``output="layers"``), of layers 0 … K
+    (``"all-layers"``), or those and the input embedding, which is 0 for an entity unseen in
+    training (``"all-layers+input"``).
+    """
+
+    reads_links = True
+
+    def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        model: DANSettings = config.model
+        distillation = config.distillation
+        self.config = config
+        self.entities = nn.Parameter(torch.empty(n_entities, model.dim))
+        nn.init.xavier_uniform_(self.entities)
+        self.dan = DAN(
+            model.dim,
+            model.layers,
+            relations="add",
+            n_relations=n_relations,
+            relation_weight=model.relation_weight,
+            dropout=model.dropout,
+        )
+        self.first_part = 1 if model.output == "layers" else 0
+        self.with_input = model.output == "all-layers+input"
+        self.dim = model.dim * (model.layers + 1 - self.first_part + self.with_input)
+        self.distillation = SelfDistillation(
+            self.dim, model.dim, distillation.variant, distillation.head, distillation.dropout
+        )
+        self.reads_two_hops = model.hops == "alternating"
+        self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
+        self.reach = (model.layers + 1) * (2 if self.reads_two_hops else 1)
+
+    @property
+    def constant_length(self) -> bool:
+        """Whether every part of a vector has the same length, which no gradient goes through."""
+        return not self.with_input
+
+    def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> GraphView:
+        model = self.config.model
+        return graph.view(
+            layers=model.layers,
+            order=self.dan.order,
+            two_hop=self.reads_two_hops,
+            self_entity=model.self_entity,
+            counterparts=True,
+            trained_on=trained_on,
+        ).to(device)
+
+    def forward(self, structure: GraphView) -> list[Tensor]:
+        """The parts of every entity's vector before normalisation, [n_entities, dim] each."""
+        return self._parts(self.dan(self.entities, structure), self.entities, structure)
+
+    def _parts(self, layers: list[Tensor], inputs: Tensor, structure: GraphView) -> list[Tensor]:
+        parts = layers[self.first_part :]
+        if self.with_input:
+            parts.append(inputs * structure.seen[:, None])
+        return parts
+
+    def objective(self, structure: GraphView, data: TrainingData) -> DANObjective:
+        return DANObjective(self, structure, data)
+
+    @torch.no_grad()
+    def encode(self, structure: GraphView, links: Tensor, out: Tensor | None = None) -> Rows:
+        with eval_mode(self):
+            inputs = self.entities.detach()
+            vectors, layers = self._joined(structure, inputs, self.dan(inputs, structure), out)
+        inputs = torch.where(structure.seen[:, None], inputs, 0)
+        return Rows(vectors, {STATES: layers, INPUTS: inputs})
+
+    def _joined(
+        self, structure: GraphView, inputs: Tensor, layers: list[Tensor], out: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Unit vectors of all entities, and layers 0 … K side by side."""
+        parts = self._parts(list(layers), inputs, structure)
+        vectors = parts[0].new_empty(len(parts[0]), self.dim) if out is None else out
+        for start in range(0, len(vectors), 4096):  # one large tensor, not three
+            rows = slice(start, start + 4096)
+            vectors[rows] = join([part[rows] for part in parts])
+        return vectors, torch.cat(layers, 1)
+
+    @torch.no_grad()
+    def newcomers(self, part: Part) -> Rows:
+        model, states, inputs = self.config.model, part.memory(STATES), part.memory(INPUTS)
+        structure = part.graph_view(
+            states,
+            layers=model.layers,
+            order=self.dan.order,
+            two_hop=self.reads_two_hops,
+            self_entity=model.self_entity,
+        )
+        with eval_mode(self):
+            layers = self.dan(inputs, structure, frozen=part.frozen(states, model.layers + 1))
+            vectors, states = self._joined(structure, inputs, layers, None)
+        return Rows(vectors, {STATES: states, INPUTS: inputs})
+
+    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
+        with attention_log(self, NeighbourAttention, RelationContext) as calls:
+            self.newcomers(part)
+        return dan_attentions(self, calls)
+
+    def students(self, states: Tensor) -> Tensor:
+        parts = list(states.chunk(self.config.model.layers + 1, 1)[self.first_part :])
+        if self.with_input:  # a newcomer has no input embedding of its own
+            parts.append(torch.zeros_like(parts[0]))
+        return join(parts)
+
+
+class DANObjective(LinkObjective):
+    """The paper's objective: links together, samples apart, and self-distillation."""
+
+    def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
+        settings, device = self.config.loss, self.model.entities.device
+        parts = self.model(self.structure)
+
+        count = len(batch) * settings.negatives
+        negatives = Adjacency.from_pairs(
+            rng.choice(self.seen_left, count),
+            rng.choice(self.seen_right, count),
+            len(self.structure.seen),
+            len(self.structure.seen),
+        ).to(device)
+        ids = torch.from_numpy(batch.T.reshape(-1)).to(device)
+        constant = self.model.constant_length
+        vectors = join([gather(part, ids) for part in parts], constant)
+        left, right = vectors.chunk(2)
+        loss = contrastive_alignment_loss(
+            (left * right).sum(-1),
+            joined_dots(parts, negatives, constant),
+            margin=settings.margin,
+            weight=settings.weight,
+            squared=settings.squared,
+        )
+        distillation = self.config.distillation
+        sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
+        taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)
+        total: Tensor = loss + distillation.weight * taught
+        return total
+
+
+def dan_attentions(model: nn.Module, calls: list[tuple[Any, tuple[Any, ...]]]) -> list[Attention]:
+    """Attention weights of a DAN from the calls of its layers; every layer has the same share."""
+    found = []
+    with torch.no_grad(), eval_mode(model):
+        for layer, inputs in calls:
+            edges = inputs[2]
+            none = torch.full_like(edges.rows, -1)
+            if isinstance(layer, RelationContext):
+                columns, relations = none, edges.columns
+                weights = layer.attention.weights(*inputs)
+            else:
+                columns, relations, weights = edges.columns, none, layer.weights(*inputs)
+            found.append(Attention(edges.rows, columns, relations, weights / len(calls)))
+    return found

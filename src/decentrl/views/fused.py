@@ -1,0 +1,145 @@
+"""Several views of an entity as one vector, whose cosine is the weighted mean of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from decentrl.config import Config
+from decentrl.graph.merged import MergedGraph
+from decentrl.nn.counterparts import WIDTH as COUNTERPART
+from decentrl.nn.counterparts import mark_counterparts
+from decentrl.views.base import Attention, Rows, View
+from decentrl.views.part import Part
+from decentrl.views.propagation import SeedView
+from decentrl.views.registry import make_view
+
+
+@dataclass(eq=False)
+class Structures:
+    """What the views read of a graph, each made when it is first asked for."""
+
+    graph: MergedGraph
+    trained_on: MergedGraph
+    device: torch.device
+    _found: dict[type[View], Any] = field(default_factory=dict)
+
+    def of(self, view: View) -> Any:
+        """What one view reads."""
+        kind = type(view)
+        if kind not in self._found:
+            self._found[kind] = view.read(self.graph, self.trained_on, self.device)
+        return self._found[kind]
+
+
+class FusedViews:
+    """The encoder that the settings name, if any, and seed propagation, if it has a weight.
+
+    Attributes:
+        encoder: the trained view; None where seed propagation is all there is.
+        seeds: the view by seed propagation; also where it has no weight, for its features.
+        parts: the views that vectors are made of, and their weights, which sum to 1.
+    """
+
+    def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
+        self.config = config
+        self.encoder = make_view(config, n_entities, n_relations)
+        self.seeds = SeedView(config)
+        weight = 1.0 if self.encoder is None else config.propagation.weight
+        self.parts: list[tuple[View, float]] = []
+        if self.encoder is not None:
+            self.parts.append((self.encoder, 1 - weight))
+        if weight:
+            self.parts.append((self.seeds, weight))
+
+    @property
+    def dim(self) -> int:
+        """Width of a vector, without the coordinates about counterparts."""
+        return sum(view.dim for view, _ in self.parts)
+
+    @property
+    def memories(self) -> dict[str, int]:
+        """Width of each memory of all views by its name."""
+        return {name: width for view, _ in self.parts for name, width in view.memories.items()}
+
+    def encode(
+        self, structures: Structures, links: Tensor, sureness: Tensor | None = None
+    ) -> Tensor:
+        """Vectors of all entities of a graph, [n, dim].
+
+        Args:
+            sureness: how sure each entity is of having a counterpart, [n]; vectors then end with
+                two coordinates made of it.
+        """
+        more = 0 if sureness is None else COUNTERPART
+        size = structures.graph.n_entities, self.dim + more
+        vectors = torch.empty(size, device=structures.device)
+        start = 0
+        for view, weight in self.parts:
+            place = vectors[:, start : start + view.dim]
+            view.encode(structures.of(view), links, place)
+            if weight != 1:
+                place.mul_(weight**0.5)
+            start += view.dim
+        if sureness is not None:
+            mark_counterparts(vectors, sureness.to(vectors), self._counterpart_weight)
+        return vectors
+
+    @property
+    def _counterpart_weight(self) -> float:
+        return self.config.self_training.counterpart_weight
+
+    def memory(self, structures: Structures, links: Tensor) -> Rows:
+        """What newcomers will read of all entities; no vectors."""
+        found = Rows(torch.empty(0))
+        for view, _ in self.parts:
+            make = view.memory_of if isinstance(view, SeedView) else view.encode
+            rows = make(structures.of(view), links)
+            found.memory.update(rows.memory)
+            found.shared.update(rows.shared)
+        return found
+
+    def newcomers(self, part: Part, marked: bool) -> tuple[Tensor, Rows, list[Rows]]:
+        """Vectors of a part's entities, their memories, and what each view has made.
+
+        Args:
+            marked: vectors have coordinates about counterparts; a newcomer has none yet.
+        """
+        made = [view.newcomers(part) for view, _ in self.parts]
+        scaled = [
+            rows.vectors if weight == 1 else rows.vectors * weight**0.5
+            for rows, (_, weight) in zip(made, self.parts, strict=True)
+        ]
+        vectors = torch.cat(scaled, 1)
+        if marked:
+            vectors = F.pad(vectors, (0, COUNTERPART))
+            mark_counterparts(vectors, vectors.new_zeros(len(vectors)), self._counterpart_weight)
+        memory = {name: rows for one in made for name, rows in one.memory.items()}
+        return vectors, Rows(vectors, memory), made
+
+    def attentions(self, part: Part, made: list[Rows]) -> list[Attention]:
+        """Which neighbours new vectors are made of, each view with its weight."""
+        return [
+            attention._replace(weights=weight * attention.weights)
+            for rows, (view, weight) in zip(made, self.parts, strict=True)
+            for attention in view.attentions(part, rows)
+        ]
+
+    def load(self, weights: Mapping[str, Tensor], *, with_entities: bool = True) -> None:
+        """Load the encoder's weights.
+
+        Args:
+            with_entities: also tables with a row for each entity, which newcomers do without.
+        """
+        if self.encoder is None:
+            return
+        own, tables = self.encoder.state_dict(), self.encoder.entity_tables
+        if not with_entities:
+            weights = {name: tensor for name, tensor in weights.items() if name not in tables}
+            weights |= {name: own[name] for name in tables if name in own}
+        self.encoder.load_state_dict(dict(weights))

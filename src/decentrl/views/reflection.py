@@ -1,0 +1,191 @@
+"""The relational view: neighbours reflected along relations, self-distillation, induced inputs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.config import Config
+from decentrl.config.alignment import ReflectionSettings
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.merged import MergedGraph
+from decentrl.graph.relational import RelationalView
+from decentrl.nn.attention_log import Call, attention_log
+from decentrl.nn.distillation import SelfDistillation
+from decentrl.nn.dropout import eval_mode
+from decentrl.nn.losses import hard_sample_loss
+from decentrl.nn.propagation import same_relations
+from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
+from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
+from decentrl.views.part import Part
+from decentrl.views.registry import register_view
+
+LENGTH = "length"
+"""Name of a shared memory: the mean length of trained input embeddings."""
+
+
+@register_view(ReflectionSettings)
+class ReflectionView(View):
+    """The relational encoder and the head of its self-distillation."""
+
+    entity_tables = ("encoder.entities",)
+
+    def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        model: ReflectionSettings = config.model
+        distillation = config.distillation
+        self.config = config
+        self.encoder = RelationalEncoder(
+            n_entities,
+            n_relations,
+            model.dim,
+            model.layers,
+            context=model.context,
+            dropout=model.dropout,
+            edge_dropout=model.edge_dropout,
+            entity_dropout=model.entity_dropout,
+        )
+        self.distillation: SelfDistillation | None = None
+        if distillation.variant != "none":
+            self.distillation = SelfDistillation(
+                self.encoder.dim,
+                model.dim,
+                distillation.variant,
+                distillation.head,
+                distillation.dropout,
+            )
+        self.dim = self.encoder.dim
+        self.memories = {STATES: self.dim, INPUTS: model.dim}
+        self.reach = model.layers + 1
+        self.stages = 2 * (model.layers + 1)
+
+    def read(
+        self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
+    ) -> RelationalView:
+        return graph.relational_view(trained_on, device)
+
+    def objective(self, structure: RelationalView, data: TrainingData) -> ReflectionObjective:
+        threshold = self.config.model.same_relations
+        if threshold <= 1:
+            n_left = data.graph.n_left_relations
+            shared = same_relations(data.relation_features(), n_left, threshold)
+            self.encoder.representative.copy_(shared)
+        return ReflectionObjective(self, structure, data)
+
+    @torch.no_grad()
+    def encode(self, structure: RelationalView, links: Tensor, out: Tensor | None = None) -> Rows:
+        """Rows of all entities.
+
+        The head of the distillation has learned to predict an entity's input embedding from its
+        vector. So input embeddings that were never trained are induced: a first pass without them
+        gives vectors, the head predicts their inputs, and a second pass reads those.
+        """
+        with eval_mode(self):
+            inputs, seen = self.encoder.entities.detach(), structure.seen
+            states: Tensor = self.encoder(structure, inputs=inputs)
+            if not bool(seen.all()):
+                inputs = torch.where(seen[:, None], inputs, 0)
+                unseen = ~seen & (states.abs().amax(1) > 0)
+                induced = self.induced(states[unseen], mean_length(inputs[seen]))
+                if induced is not None and len(induced):
+                    inputs[unseen] = induced
+                    states = self.encoder(structure.reading(seen | unseen), inputs=inputs)
+        vectors = states.clone() if out is None else out.copy_(states)
+        length = mean_length(inputs[seen]).reshape(1)
+        return Rows(unit_rows(vectors), {STATES: states, INPUTS: inputs}, {LENGTH: length})
+
+    @torch.no_grad()
+    def newcomers(self, part: Part) -> Rows:
+        """Rows of a part.
+
+        A new entity's input embedding is predicted from its neighbours in training alone, so that
+        it does not depend on which other entities are new.
+        """
+        trained = torch.from_numpy(part.trained).to(part.device)
+        view, inputs = part.relational_view(), part.memory(INPUTS)
+        frozen = part.frozen(part.memory(STATES), self.stages)
+        relations = self.encoder.relation_table().detach()[part.few_relations[1]]
+        with eval_mode(self):
+            near = view.reading(trained)
+            kept = trained[near.edges.nodes.columns], None
+            encode = partial(self.encoder, frozen=frozen, relations=relations)
+            states: Tensor = encode(near, inputs=inputs, kept=kept)
+            new = (part.new & (states.abs().amax(1) > 0)).nonzero()[:, 0]
+            induced = self.induced(states[new], part.shared[LENGTH].to(part.device))
+            if induced is not None:
+                inputs = inputs.index_put((new,), induced)
+            there = inputs.abs().amax(1) > 0
+            states = encode(view.reading(there), inputs=inputs)
+        return Rows(unit_rows(states.clone()), {STATES: states, INPUTS: inputs})
+
+    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
+        with attention_log(self, ReflectionLayer) as calls:
+            self.newcomers(part)
+        return reflection_attentions(self, calls, part)
+
+    def induced(self, states: Tensor, length: Tensor) -> Tensor | None:
+        """Predicted input embeddings of entities with these states; None if there is no head."""
+        if not self.config.distillation.induce or self.distillation is None:
+            return None
+        return length * F.normalize(self.distillation.head(states), dim=1)
+
+
+class ReflectionObjective(LinkObjective):
+    """Linked entities nearest to each other among sampled entities, and self-distillation.
+
+    A step compares a batch of links with ``loss.entities`` sampled entities, so its cost does not
+    grow with the number of links or candidates.
+    """
+
+    def batches(self, rng: np.random.Generator) -> list[Ids]:
+        size = self.config.training.batch or max(1, len(self.links))
+        links = self.links[rng.permutation(len(self.links))]
+        return [links[start : start + size] for start in range(0, len(links), size)]
+
+    def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
+        device = self.structure.seen.device
+        count = self.config.loss.entities
+        sampled = self.seen
+        if 0 < count < len(sampled):
+            sampled = rng.choice(sampled, count, replace=False, shuffle=False)
+        ids = torch.from_numpy(np.concatenate((batch[:, 0], batch[:, 1], sampled))).to(device)
+        vectors: Tensor = self.model.encoder(self.structure, ids)
+        linked, others = ids[: 2 * len(batch)], ids[2 * len(batch) :]
+        left, right = vectors[: len(batch)], vectors[len(batch) : 2 * len(batch)]
+        own = (linked.view(2, -1, 1) == others).any(0)
+        loss = hard_sample_loss(left, right, vectors[2 * len(batch) :], own, self.config.loss.scale)
+        settings = self.config.distillation
+        if self.model.distillation is not None:
+            wrong = torch.from_numpy(rng.choice(self.seen, settings.negatives)).to(device)
+            taught: Tensor = self.model.distillation(
+                vectors[: len(linked)], self.model.encoder.entities, linked, wrong
+            )
+            loss = loss + settings.weight * taught / len(linked)
+        return loss
+
+
+def reflection_attentions(model: nn.Module, calls: list[Call], part: Part) -> list[Attention]:
+    """Attention weights of a relational encoder from the calls of its layers."""
+    directed = part.few_relations[1]
+    found = []
+    with torch.no_grad(), eval_mode(model):
+        for layer, inputs in calls:
+            edges, relations = inputs[2].nodes, directed[inputs[2].relations.columns]
+            weights = layer.weights(*inputs) / len(calls)
+            found.append(Attention(edges.rows, edges.columns, relations, weights))
+    return found
+
+
+def mean_length(vectors: Tensor) -> Tensor:
+    """Mean length of the rows of [n, d]; 0 if there are none."""
+    total: Tensor = vectors.norm(dim=1).sum() / max(1, len(vectors))
+    return total
+
+
+def unit_rows(vectors: Tensor) -> Tensor:
+    """Scale rows to length 1 in place; rows of 0 stay 0."""
+    return vectors.div_(vectors.norm(dim=1, keepdim=True).clamp(min=1e-12))
