@@ -13,9 +13,9 @@ from decentrl.config import PredictionConfig
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.prediction import PredictionModel
 from decentrl.scorers import completion
 from decentrl.scorers.completion import Completion, answered, features
+from decentrl.scorers.model import PredictionModel
 
 N, R = 8, 3
 # 0 likes itself by relation 1; 6 arrives later, nothing is known of 7, relation 2 is never trained.

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.graph.adjacency import Ids
 from decentrl.nn.aggregate import gather
 from decentrl.nn.all_answers import take_root
 from decentrl.nn.decoders import make_decoder
@@ -64,8 +63,8 @@ class PredictionModel(nn.Module):
         start = SCALE if config.decoder.normalise else 1.0
         self.log_scale = nn.Parameter(torch.tensor(start).log())
         self.log_scale.requires_grad_(config.decoder.normalise)
-        self.register_state_dict_post_hook(_store_encoder)
-        self.register_load_state_dict_pre_hook(_find_encoder)
+        self.register_state_dict_post_hook(_store_encoder)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_find_encoder)  # type: ignore[no-untyped-call]
 
     @property
     def encoder_parts(self) -> list[nn.Module | None]:
@@ -77,12 +76,6 @@ class PredictionModel(nn.Module):
         own, stored_as = self.state_dict(), self.encoder.stored_as
         tables = {"own", "table", *(stored_as + name for name in self.encoder.entity_tables)}
         self.load_state_dict({k: own[k] if k in tables else weights[k] for k in own})
-
-    def read(
-        self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
-    ) -> Any:
-        """What the encoder reads of a graph; see :meth:`PredictionEncoder.read`."""
-        return self.encoder.read(triples, trained_on, n_entities, n_relations, device)
 
     def encode(self, view: Any, kept: tuple[Tensor, ...] | None = None) -> Tensor:
         """g of every entity: [n_entities, made]."""

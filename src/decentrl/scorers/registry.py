@@ -43,9 +43,7 @@ def register_prediction_encoder(
     return register
 
 
-def make_encoder(
-    config: PredictionConfig, n_entities: int, n_relations: int
-) -> PredictionEncoder:
+def make_encoder(config: PredictionConfig, n_entities: int, n_relations: int) -> PredictionEncoder:
     """A new encoder with random parameters."""
     name = config.model.encoder
     if name not in _ENCODERS:

@@ -10,11 +10,11 @@ from decentrl.config import PredictionConfig
 from decentrl.config.prediction import DGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
 
 HEAD, TAIL, SELF = 0, 1, 2
 """Directions of an edge i ← j: i is the triple's head, its tail, or j itself."""
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import RivalEncoder
 
 
 class DGCNLayer(nn.Module):

@@ -9,9 +9,9 @@ from decentrl.config import PredictionConfig
 from decentrl.config.prediction import WGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
 
 class WGCNLayer(nn.Module):
