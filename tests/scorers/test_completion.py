@@ -29,7 +29,7 @@ SURE = Confidence(torch.ones(2).double(), 0.5, torch.zeros(2).double(), torch.on
 
 
 def made(*settings: str, confidence: Confidence | None = None) -> Completion:
-    config = PredictionConfig().with_setting("model.dim=6").with_setting("model.encoder=none")
+    config = PredictionConfig.from_preset("paper", ("model.encoder=none", "model.dim=6"))
     for setting in settings:
         config = config.with_setting(setting)
     with torch.random.fork_rng(devices=[]):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
+from decentrl.config.shared import Distillation
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.frequency import frequency_scores
 from decentrl.evaluation.metrics import summary
@@ -101,6 +102,7 @@ def vectors_of(made: PredictionObjective) -> Tensor:
 # What the encoder reads.
 
 
+@made_by_neighbours
 def test_a_view_knows_what_training_knew(encoder: str) -> None:
     config = configured(f"model.encoder={encoder}", "model.layers=3")
     only_0 = TRIPLES[TRIPLES[:, 1] == 0]
@@ -447,11 +449,16 @@ def test_the_relation_between_two_entities_is_asked_for_too(decoder: str, batch:
 
 
 @made_by_neighbours
-def test_the_weight_of_the_distillation_counts(encoder: str) -> None:
+def test_the_weight_of_the_distillation_counts(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Distillation, "negatives", 5)
+    monkeypatch.setattr(Distillation, "dropout", 0.0)
+
     def loss(weight: float) -> float:
         made = objective(
             f"model.encoder={encoder}", "distillation.variant=detached",
-            "distillation.dropout=0", f"distillation.weight={weight}", "distillation.negatives=5",
+            f"distillation.weight={weight}",
         )  # fmt: skip
         return loss_of(made, np.arange(0, 29, 3)).item()
 
@@ -465,12 +472,13 @@ def test_the_weight_of_the_distillation_counts(encoder: str) -> None:
 def test_distillation_teaches_each_asking_entity_once_and_draws_seen_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = objective("distillation.variant=detached", "distillation.negatives=7")
+    monkeypatch.setattr(Distillation, "negatives", 7)
+    made = objective("distillation.variant=detached")
     assert made.model.distillation is not None
     teach, taught, wrong = made.model.distillation.forward, list[list[int]](), set[int]()
 
     def spy(g: Tensor, teachers: Tensor, ids: Tensor, negatives: Tensor) -> Tensor:
-        assert teachers is made.model.inputs
+        assert teachers is made.model.encoder.embeddings
         assert len(negatives) == 7
         taught.append(ids.tolist())
         wrong.update(negatives.tolist())
@@ -655,10 +663,7 @@ def test_an_encoding_for_some_steps_learns_their_mean(encoder: str, hidden: int)
 
 def _made_with(model: PredictionModel) -> list[Tensor]:
     """What the encoder is made of."""
-    if model.dan is not None:
-        return [model.inputs, *model.dan.parameters()]
-    assert model.reflection is not None
-    return list(model.reflection.parameters())
+    return list(model.encoder.parameters())
 
 
 def test_an_epoch_with_shared_encodings_encodes_less(monkeypatch: pytest.MonkeyPatch) -> None:
