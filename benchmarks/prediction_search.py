@@ -1,4 +1,4 @@
-"""Try prediction settings on validation triples, never on test triples.
+"""Compare prediction settings on validation triples, never on test triples.
 
     DECENTRL_DATA=... python benchmarks/prediction_search.py benchmarks/search_prediction.txt \
                       [--dataset fb15k-237] [--arrivals] [--seeds 1] [--jobs 4]

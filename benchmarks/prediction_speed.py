@@ -78,14 +78,14 @@ def ask(predictor: Predictor) -> None:
     task, config = predictor.task, predictor.config
     predictor._forget()
     started = time.perf_counter()
-    predictor.vectors.sum().item()
+    predictor.vectors().sum().item()
     encoding = time.perf_counter() - started
     started = time.perf_counter()
     rows, _ = predictor.evaluate()
     ranking = time.perf_counter() - started
     found = rows[0]
     print(
-        f"{task.name}, {config.preset}, {predictor.vectors.shape[1]}-d, {predictor.device.type}: "
+        f"{task.name}, {config.preset}, {predictor.vectors().shape[1]}-d, {predictor.device.type}: "
         f"MRR {found['mrr']:.4f} Hits@1 {found['hits@1']:.4f} Hits@10 {found['hits@10']:.4f}"
     )
     print(f"  encoding once      {encoding:8.2f} s")

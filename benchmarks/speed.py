@@ -63,7 +63,7 @@ def toy() -> AlignmentTask:
 
 def match(aligner: Aligner) -> float:
     """Hits@1 of the test links, left to right among the test targets, by Sinkhorn."""
-    left, right = aligner._vectors["left"], aligner._vectors["right"]
+    left, right = aligner.learned.vectors["left"], aligner.learned.vectors["right"]
     links = torch.from_numpy(aligner.task.test).to(left.device)
     cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
     scores = apply_matcher(cosine, "sinkhorn", aligner.config.matching)

@@ -45,7 +45,7 @@ def unsure(task: AlignmentTask) -> Aligner:
 
 
 def vectors(aligner: Aligner) -> torch.Tensor:
-    return torch.cat([aligner._vectors["left"], aligner._vectors["right"]])
+    return torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]])
 
 
 # Learning
@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
 ) -> None:
     again = make().fit(task)
     assert torch.equal(vectors(again), vectors(fitted))
-    assert all(torch.equal(again._weights[name], t) for name, t in fitted._weights.items())
+    assert all(torch.equal(again.learned.weights[name], t) for name, t in fitted.learned.weights.items())
     losses = [[row["loss"] for row in aligner.history] for aligner in (fitted, again)]
     assert losses[0] == losses[1]
     other = make(seed=1).fit(task)
@@ -495,7 +495,7 @@ def test_self_training_tells_its_rounds_and_keeps_the_best(task: AlignmentTask) 
     assert all(list(row) == ["hits@1", "hits@10", "mrr"] for row in aligner.rounds)
     values = [row["mrr"] for row in aligner.rounds]
     assert aligner.chosen_rounds == values.index(max(values)) > 0, "choose settings where it helps"
-    assert len(aligner._found) > 0
+    assert len(aligner.learned.found) > 0
     first = ["", "train-1", "train-2"]
     again = ["refit-0", "refit-1", "refit-2"][: 1 + aligner.chosen_rounds]
     stages = list(dict.fromkeys(row.get("stage", "") for row in aligner.history))
@@ -503,7 +503,7 @@ def test_self_training_tells_its_rounds_and_keeps_the_best(task: AlignmentTask) 
     # Nobody's link is found who has a known one.
     known = np.concatenate((aligner.task.train, aligner.task.valid))
     for side in (0, 1):
-        assert not set(aligner._found[:, side]) & set(known[:, side])
+        assert not set(aligner.learned.found[:, side]) & set(known[:, side])
 
 
 def test_without_validation_links_all_rounds_are_done(task: AlignmentTask) -> None:
@@ -530,7 +530,7 @@ def test_one_is_answered_as_among_all(
     aligner = Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
     cosine = aligner._unlinked(side, None)[2]
     pairs = best_pairs(cosine, matcher, aligner.config.matching)
-    every = answer(*pairs, confidence=aligner._confidence)
+    every = answer(*pairs, confidence=aligner.learned.confidence)
     table = aligner.match(side=side)
     assert table["score"].to_pylist() == pytest.approx(every.scores[:, 0].tolist(), abs=1e-4)
     assert table["confidence"].to_pylist() == pytest.approx(every.confidence.tolist(), abs=1e-3)
@@ -659,7 +659,7 @@ def test_propagation_finds_most_of_a_twin_and_trains_nothing(
 ) -> None:
     aligner = Aligner.from_preset("propagate", device="cpu")
     aligner.fit(task, run=tmp_path)
-    assert (aligner.history, aligner._weights) == ([], {})
+    assert (aligner.history, aligner.learned.weights) == ([], {})
     assert not list(tmp_path.rglob("checkpoint*"))
     assert hits(aligner) > 0.8
     assert 0 <= aligner.confidence()["ece"] <= 1

@@ -67,7 +67,7 @@ def test_it_is_kept_and_answers_alike(opened: GraphTask, tmp_path: Path, preset:
     predictor = make(preset).fit(opened)
     predictor.save(tmp_path)
     loaded = Predictor.load(tmp_path, "cpu")
-    assert torch.equal(loaded.vectors, predictor.vectors)
+    assert torch.equal(loaded.vectors(), predictor.vectors())
     asked = {"head": "person 1", "relation": "knows"}
     assert loaded.predict(**asked).equals(predictor.predict(**asked))
     if preset != "compgcn":  # ConvE is slow to ask
@@ -83,11 +83,11 @@ def test_who_arrived_has_what_the_paper_gives_it(opened: GraphTask, preset: str)
     new = opened.new_entities
     assert new is not None
     predictor, other = make(preset).fit(opened), make(preset).fit(opened)
-    model = other._learned
+    model = other.learned.model
     with torch.no_grad():
         model.teacher[torch.from_numpy(new)] += 1
     now = np.concatenate((opened.graph.triples, opened.auxiliary))  # type: ignore[arg-type]
-    moved = model.embed(other._view(now, opened)) != predictor.vectors
+    moved = model.embed(other._view(now, opened)) != predictor.vectors()
     assert moved[new].any(1).all() == (preset != "lan")
     assert moved.any() == (preset != "lan")
 
@@ -108,7 +108,7 @@ def test_other_settings_of_prediction_work(task: GraphTask, preset: str, setting
 @encoders
 def test_what_it_cannot_do_is_one_clear_line(task: GraphTask, tmp_path: Path, preset: str) -> None:
     predictor = make(preset).fit(task)
-    before = predictor.vectors.clone()
+    before = predictor.vectors().clone()
     predictor.save(tmp_path)
     attempts: list[Callable[[], object]] = [
         lambda: predictor.add(NEWS),
@@ -120,7 +120,7 @@ def test_what_it_cannot_do_is_one_clear_line(task: GraphTask, tmp_path: Path, pr
     for attempt in attempts:
         with pytest.raises(ConfigError, match=f"^{preset} is a baseline: .*the preset paper$"):
             attempt()
-    assert torch.equal(predictor.vectors, before)
+    assert torch.equal(predictor.vectors(), before)
     assert predictor.log() == []
     assert not (tmp_path / "store").exists()
 

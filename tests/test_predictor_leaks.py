@@ -100,8 +100,8 @@ def said(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def calibration(predictor: Predictor) -> dict[str, torch.Tensor]:
-    assert predictor._confidence is not None
-    return predictor._confidence.to_tensors()
+    assert predictor.learned.confidence is not None
+    return predictor.learned.confidence.to_tensors()
 
 
 # Leaks
@@ -114,10 +114,10 @@ def test_other_test_triples_train_the_same(
     again = refitted[changed]
     assert said(again.history) == said(fitted.history)
     assert "valid_mrr" in fitted.history[0]
-    ours, others = fitted._learned.state_dict(), again._learned.state_dict()
+    ours, others = fitted.learned.model.state_dict(), again.learned.model.state_dict()
     assert ours.keys() == others.keys()
     assert all(torch.equal(ours[name], others[name]) for name in ours)
-    assert torch.equal(fitted.vectors, again.vectors)
+    assert torch.equal(fitted.vectors(), again.vectors())
 
 
 @pytest.mark.parametrize("changed", ["none", "half", "rivals"])
@@ -178,7 +178,7 @@ class Reference:
         self.train = rows_of(task.graph.triples)
         self.now = rows_of(task.graph.triples, task.auxiliary if later else None)
         triples = np.array(sorted(self.now), np.int64)
-        self.model = copy.deepcopy(predictor._learned).double().eval()
+        self.model = copy.deepcopy(predictor.learned.model).double().eval()
         with torch.no_grad():
             self.vectors = self.model.embed(predictor._view(triples, task))
         assert self.vectors.dtype == torch.float64
@@ -335,10 +335,10 @@ def test_calibration_is_the_reference(fitted: Predictor) -> None:
             found = fit_confidence(evidence, correct)
         return found
 
-    assert fitted._confidence is not None
+    assert fitted.learned.confidence is not None
     expected = learned(told)
     close = {"rtol": 1e-3, "atol": 1e-3}
-    found = fitted._confidence
+    found = fitted.learned.confidence
     for name, value in expected.to_tensors().items():
         torch.testing.assert_close(found.to_tensors()[name].double(), value.double(), **close)
     wrong = learned(told | reference.questions(rows_of(task.test)))

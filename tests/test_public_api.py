@@ -10,13 +10,15 @@ from importlib.metadata import version
 import pytest
 
 import decentrl
+from decentrl import errors
 
 
 def test_every_public_name_is_there_and_has_one_home() -> None:
     assert sorted(decentrl.__all__) == decentrl.__all__ == dir(decentrl)
     assert len(set(decentrl.__all__)) == len(decentrl.__all__)
     public = {"Aligner", "AlignmentTask", "Config", "GraphTask", "KnowledgeGraph"}
-    public |= {"PredictionConfig", "Predictor", "load_dataset"}
+    public |= {"PredictionConfig", "Predictor", "load_dataset", "ResultTable", "Evaluation"}
+    public |= {name for name in dir(errors) if name.endswith(("Error", "Warning"))}
     assert public <= set(decentrl.__all__)
     assert set(decentrl._HOMES) | {"__version__"} == set(decentrl.__all__)
     for name, home in decentrl._HOMES.items():
@@ -53,3 +55,9 @@ def test_importing_the_package_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_logger_is_quiet_by_default() -> None:
+    code = "import logging, decentrl; logging.getLogger('decentrl.data').error('for a handler')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

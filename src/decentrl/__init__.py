@@ -1,11 +1,12 @@
 """Entity representations for open-world knowledge graphs.
 
 Public names are imported on first use, so that ``import decentrl`` and ``decentrl --help``
-do not wait for torch.
+do not wait for torch. Messages go to the logger ``decentrl``, which is quiet by default.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,30 +19,59 @@ if TYPE_CHECKING:
     from decentrl.data.graph_task import GraphTask
     from decentrl.data.knowledge_graph import KnowledgeGraph
     from decentrl.data.registry import load_dataset
+    from decentrl.data.results import Evaluation, ResultTable
+    from decentrl.errors import (
+        BundleError,
+        ConfigError,
+        DecentRLError,
+        DecentRLWarning,
+        InputError,
+        MissingExtraError,
+        NotFittedError,
+        UnknownLabelError,
+    )
     from decentrl.predictor import Predictor
 
+_ERRORS = (
+    "BundleError ConfigError DecentRLError DecentRLWarning InputError MissingExtraError "
+    "NotFittedError UnknownLabelError"
+)
 _HOMES = {
     "Aligner": "decentrl.aligner",
     "AlignmentTask": "decentrl.data.alignment_task",
     "Config": "decentrl.config",
+    "Evaluation": "decentrl.data.results",
     "GraphTask": "decentrl.data.graph_task",
     "KnowledgeGraph": "decentrl.data.knowledge_graph",
     "PredictionConfig": "decentrl.config",
     "Predictor": "decentrl.predictor",
+    "ResultTable": "decentrl.data.results",
     "load_dataset": "decentrl.data.registry",
-}
+} | dict.fromkeys(_ERRORS.split(), "decentrl.errors")
 
 __all__ = [
     "Aligner",
     "AlignmentTask",
+    "BundleError",
     "Config",
+    "ConfigError",
+    "DecentRLError",
+    "DecentRLWarning",
+    "Evaluation",
     "GraphTask",
+    "InputError",
     "KnowledgeGraph",
+    "MissingExtraError",
+    "NotFittedError",
     "PredictionConfig",
     "Predictor",
+    "ResultTable",
+    "UnknownLabelError",
     "__version__",
     "load_dataset",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

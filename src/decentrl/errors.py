@@ -1,15 +1,17 @@
-"""One family of errors. Every message is one line that says what is wrong and what to do."""
+"""Errors and warnings of the package. A message is one line: what is wrong; what to do."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from os import PathLike
 
 
 class DecentRLError(Exception):
-    """Whatever goes wrong at our border: the command line prints it and exits with code 2."""
+    """Base of all errors about input; the command line prints them and exits with code 2."""
 
 
-class InputError(DecentRLError):
+class InputError(DecentRLError, ValueError):
     """A file, line or value from outside cannot be used.
 
     The message reads ``file:line: what is wrong; what to do``.
@@ -28,16 +30,18 @@ class InputError(DecentRLError):
         self.file, self.line, self.problem, self.remedy = file, line, problem, remedy
 
 
-class UnknownLabelError(InputError):
-    """A label that no vocabulary knows."""
+class UnknownLabelError(InputError, KeyError):
+    """A label that is not in the vocabulary."""
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+class ConfigError(DecentRLError, ValueError):
+    """A setting that does not exist or has an impossible value."""
 
 
 class NotFittedError(DecentRLError, ValueError, AttributeError):
-    """Something was asked of a model that has learned nothing yet."""
-
-
-class ConfigError(DecentRLError):
-    """A setting that does not exist or has an impossible value."""
+    """A model is asked before ``fit`` or ``load``; related to the same errors as scikit-learn's."""
 
 
 class BundleError(DecentRLError):
@@ -47,7 +51,20 @@ class BundleError(DecentRLError):
 class MissingExtraError(DecentRLError):
     """An optional package is not installed."""
 
-    def __init__(self, need: str, package: str, extra: str) -> None:
+    def __init__(self, need: str, package: str, extra: str | None = None) -> None:
+        wanted = f"'decentrl[{extra}]'" if extra else package
         super().__init__(
-            f"{need} needs the package {package}; install it with: pip install 'decentrl[{extra}]'"
+            f"{need} needs the package {package}; install it with: pip install {wanted}"
         )
+
+
+class DecentRLWarning(UserWarning):
+    """A part of the input was left out."""
+
+
+def warn_left_out(message: str) -> None:
+    """Give a :class:`DecentRLWarning` at the line outside this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "decentrl":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, DecentRLWarning, stacklevel=level)

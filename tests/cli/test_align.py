@@ -110,7 +110,7 @@ def test_settings_and_seed_reach_the_run(
     decentrl: Command, files: tuple[object, ...], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    asked = ("--set", "matching.matcher=cosine", "--set", "loss.margin=2", "--seed", "7")
+    asked = ("--set", "matching.matcher=cosine", "--set", "loss.negatives=2", "--seed", "7")
     assert decentrl("align", *files, *QUICK, *asked, "-o", run).code == 0
     sources, config = read_settings(run)
     assert (config.preset, config.seed, config.model.dim) == ("tiny", 7, 8)

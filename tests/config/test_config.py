@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decentrl.cli import main
 from decentrl.config import (
     DEFAULT_PRESET,
     Config,
     PredictionConfig,
+    Settings,
     preset_names,
     read_preset,
     to_toml,
 )
+from decentrl.config.alignment import ENCODERS
 from decentrl.errors import ConfigError
+
+JOBS: list[type[Settings]] = [Config, PredictionConfig]
 
 
 def read_back(config: Config) -> Config:
@@ -38,15 +43,23 @@ def values(section: Any, setting: Field[Any]) -> st.SearchStrategy[Any]:
     return st.floats(least, most, allow_nan=False, allow_infinity=False)
 
 
-configs = st.builds(
-    Config,
-    preset=st.sampled_from(preset_names()),
-    seed=st.integers(0, 2**63 - 1),
-    **{
-        name: st.builds(section, **{f.name: values(section, f) for f in fields(section)})
-        for name, section in Config.sections().items()
-    },
-)
+def configs_of(encoder: str) -> st.SearchStrategy[Config]:
+    """Any settings of one encoder."""
+    sections = Config.chosen({"model": encoder})
+    return st.builds(
+        Config,
+        preset=st.sampled_from(preset_names()),
+        seed=st.integers(0, 2**63 - 1),
+        **{
+            name: st.none()
+            if section is None
+            else st.builds(section, **{f.name: values(section, f) for f in fields(section)})
+            for name, section in sections.items()
+        },
+    ).filter(lambda config: encoder != "rotate" or config.model.dim % 2 == 0)
+
+
+configs = st.sampled_from(sorted(ENCODERS)).flatmap(configs_of)
 
 
 @given(configs)
@@ -61,12 +74,24 @@ def test_every_preset_survives_its_file(name: str) -> None:
     assert (config.preset, config.seed) == (name, 7)
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_a_preset_names_only_what_differs_from_the_defaults(name: str) -> None:
-    default = Config().to_dict()
-    for section, settings in read_preset(name).items():
-        repeated = [key for key, value in settings.items() if default[section][key] == value]
-        assert repeated == []
+@pytest.mark.parametrize("job", [Config, PredictionConfig])
+def test_a_preset_names_only_what_differs_from_the_defaults(job: type[Settings]) -> None:
+    for name in preset_names(job.folder):
+        chosen = job.from_preset(name)
+        names = {
+            section: getattr(getattr(chosen, section), key) for section, key in job.choices.items()
+        }
+        for section, settings in read_preset(name, job.folder).items():
+            kind = job.chosen(names)[section]
+            assert kind is not None
+            defaults = {f.name: f.default for f in fields(kind)}
+            repeated = [key for key, value in settings.items() if defaults.get(key, ...) == value]
+            assert repeated == [], f"{name}: {section}"
+
+
+@pytest.mark.parametrize("job", [Config, PredictionConfig])
+def test_the_defaults_are_the_preset_they_name(job: type[Settings]) -> None:
+    assert job() == job.from_preset("strong")
 
 
 def test_the_presets_are_these_and_the_strong_one_is_the_default() -> None:
@@ -114,10 +139,10 @@ def test_any_text_survives_toml(text: str) -> None:
     [
         ("model.dim=128", 128),
         (" model.dim = 128 ", 128),
-        ("model.norm=false", False),
-        ("model.first=max", "max"),
-        ('model.first="max"', "max"),
-        ("loss.weight=1", 1.0),
+        ("model.context=false", False),
+        ("matching.matcher=csls", "csls"),
+        ('matching.matcher="csls"', "csls"),
+        ("loss.scale=1", 1.0),
         ("training.learning_rate=1e-3", 1e-3),
         ("propagation.weight=1", 1.0),
         ("self_training.rounds=2", 2),
@@ -148,22 +173,21 @@ def test_later_settings_win_and_others_stay() -> None:
         ),
         ("model.dim", r"cannot read the setting 'model\.dim'; write section\.key=value"),
         ("dim=3", r"cannot read the setting 'dim=3'; write section\.key=value"),
-        ("model.first=median", r"model\.first is 'median'; it can be: mean, max, sum"),
+        ("matching.matcher=best", r"matcher is 'best'; it can be: cosine, csls, sinkhorn"),
         ("model.dim=wide", r"model\.dim is 'wide'; it must be of type int"),
         ("model.dim=1.5", r"model\.dim is 1\.5; it must be of type int"),
         ("model.dim=true", r"model\.dim is True; it must be of type int"),
-        ("model.norm=1", r"model\.norm is 1; it must be of type bool"),
-        ("loss.weight=", r"loss\.weight is ''; it must be of type float"),
+        ("model.context=1", r"model\.context is 1; it must be of type bool"),
+        ("loss.scale=", r"loss\.scale is ''; it must be of type float"),
         ("model.dim=0", r"model\.dim is 0; it must be at least 1"),
-        ("loss.weight=-0.1", r"loss\.weight is -0\.1; it must be at least 0"),
+        ("loss.scale=-0.1", r"loss\.scale is -0\.1; it must be at least 0"),
         ("propagation.weight=2", r"propagation\.weight is 2\.0; it must be at most 1"),
-        ("propagation.rounds=-1", r"propagation\.rounds is -1; it must be at least 0"),
         ("self_training.mass=1.5", r"self_training\.mass is 1\.5; it must be at most 1"),
         ("self_training.epoch=1", r"did you mean self_training\.epochs\?"),
         ("training.optimizer=sgd", r"optimizer is 'sgd'; it can be: adam, rmsprop"),
         ("model.encoder=gin", r"encoder is 'gin'; it can be: dan, reflection, none"),
         ("model.dropout=1.5", r"model\.dropout is 1\.5; it must be at most 1"),
-        ("loss.margin=nan", r"loss\.margin is nan; it must be a finite number"),
+        ("loss.scale=nan", r"loss\.scale is nan; it must be a finite number"),
         ("training.learning_rate=inf", r"learning_rate is inf; it must be a finite number"),
     ],
 )
@@ -181,7 +205,7 @@ def test_a_wrong_setting_is_one_clear_line(override: str, message: str) -> None:
         ('seed = "x"', "the seed is 'x'; it must be a whole number, at least 0"),
         ("seed = -1", "the seed is -1; it must be a whole number, at least 0"),
         ("model = 3", r"model is a section; write model\.NAME = VALUE"),
-        ('[loss]\nmargin = "wide"', r"loss\.margin is 'wide'; it must be of type float"),
+        ('[loss]\nscale = "wide"', r"loss\.scale is 'wide'; it must be of type float"),
     ],
 )
 def test_a_wrong_file_is_refused_the_same_way(written: str, message: str) -> None:
@@ -195,19 +219,113 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
 
 
 def test_every_setting_says_what_it_means() -> None:
-    for section in Config.sections().values():
-        assert all(f.metadata["meaning"] for f in fields(section))
+    for section in (kind for job in JOBS for names in job.variants() for kind in names.values()):
+        assert section is None or all(f.metadata["meaning"] for f in fields(section))
 
 
-def test_settings_of_prediction_that_contradict_each_other_are_told() -> None:
-    odd = PredictionConfig.from_preset("paper", ["model.dim=7"])
+def test_settings_of_prediction_that_contradict_each_other_are_errors() -> None:
     with pytest.raises(ConfigError, match="complex needs vectors of even width, not 7"):
-        odd.check()
-    odd.with_setting("decoder.name=distmult").check()
-    odd.with_setting("decoder.dim=8").check()
+        PredictionConfig.from_preset("paper", ["model.dim=7"])
+    PredictionConfig.from_preset("paper", ["model.dim=7", "decoder.name=distmult"])
+    PredictionConfig.from_preset("paper", ["model.dim=7", "decoder.dim=8"])
     with pytest.raises(ConfigError, match="conve cannot be asked for relations"):
-        PredictionConfig.from_preset("strong", ["decoder.name=conve"]).check()
+        PredictionConfig.from_preset("strong", ["decoder.name=conve"])
     both = PredictionConfig.from_preset("paper", ["model.dim=6", "model.own=concatenate"])
     assert (both.made, both.width) == (6, 12)
     wide = PredictionConfig.from_preset("paper", ["model.dim=6", "model.encoder=reflection"])
     assert (wide.made, wide.width) == (36, 36)
+
+
+# Settings that do not apply
+
+
+def wrong_settings() -> list[tuple[str, list[str], str, str]]:
+    """Every setting with every choice that does not have it: command, choice, change, section."""
+    found = []
+    for job, command in ((Config, "align"), (PredictionConfig, "complete")):
+        known: dict[str, dict[str, Any]] = {}
+        for sections in job.variants():
+            for section, kind in sections.items():
+                if kind is not None:
+                    known.setdefault(section, {}).update({f.name: f.default for f in fields(kind)})
+        for names in job.all_names():
+            if names.get("decoder", "complex") not in ("complex", "transe", "tucker"):
+                continue  # the others have the settings of one of these
+            choice = [f"{section}.{job.choices[section]}={name}" for section, name in names.items()]
+            for section, kind in job.chosen(names).items():
+                own = set() if kind is None else {f.name for f in fields(kind)}
+                for name, value in known[section].items():
+                    if name not in own:
+                        text = str(value).lower() if isinstance(value, bool) else value
+                        found.append((command, choice, f"{section}.{name}={text}", section))
+    return found
+
+
+def test_a_setting_that_does_not_apply_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = wrong_settings()
+    assert len(wrong) > 100
+    for command, choice, override, section in wrong:
+        words = [word for setting in (*choice, override) for word in ("--set", setting)]
+        assert run_cli([command, "--dataset", "world", "-o", "nowhere", *words]) == 2, words
+        said = capsys.readouterr()
+        assert said.out == ""
+        lines = said.err.strip().splitlines()
+        assert len(lines) == 1, said.err
+        name = override.partition("=")[0]
+        assert f"{name} does not apply to the" in lines[0]
+        assert f"has no {section} settings" in lines[0] or "; these do: " in lines[0]
+
+
+def run_cli(words: list[str]) -> int:
+    """The exit code of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["decentrl", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return int(ended.value.code or 0)
+
+
+def test_what_a_preset_sets_for_another_encoder_does_not_stop_a_change_of_encoder() -> None:
+    config = Config.from_preset("quick", ["model.encoder=dan"])
+    assert config.model.dim == 128  # of the preset, and DAN has it
+    assert not hasattr(config.model, "edge_dropout")
+    assert config.loss == Config.chosen({"model": "dan"})["loss"]()  # type: ignore[misc]
+
+
+def test_there_are_at_most_60_settings() -> None:
+    """Names that a user can set; sections that both jobs have count once."""
+    names = set()
+    for job in JOBS:
+        for sections in job.variants():
+            for section, kind in sections.items():
+                own = job.folder if section in ("model", "loss") else ""
+                found = {f.name for f in fields(kind)} if kind is not None else set()
+                found |= {job.choices[section]} if section in job.choices else set()
+                names |= {(own, section, name) for name in found}
+    assert len(names) <= 60
+
+
+# Settings of earlier versions
+
+
+def test_settings_of_version_2_are_read_as_what_they_were() -> None:
+    old = {
+        "preset": "strong", "seed": 3,
+        "model": {"encoder": "reflection", "dim": 8, "layers": 1, "norm": True, "first": "mean"},
+        "self_training": {"told": 0.04, "rounds": 1},
+    }  # fmt: skip
+    config = Config.from_stored(old)
+    assert (config.model.encoder, config.model.dim, config.model.layers) == ("reflection", 8, 1)
+    assert config.model.edge_dropout == 0.0  # its default then
+    assert config.self_training.counterpart_weight == 0.04
+    assert (config.matching.matcher, config.training.refit) == ("csls", False)
+
+
+def test_a_model_that_there_is_no_more_is_refused() -> None:
+    old = {"model": {"encoder": "dan", "norm": False}}
+    with pytest.raises(
+        ConfigError, match=r"trained with model\.norm=False, which this"
+    ):
+        Config.from_stored(old)

@@ -130,9 +130,12 @@ def test_a_statement_about_a_statement_has_no_place_in_a_graph(tmp_path: Path) -
     ("columns", "says"),
     [
         ((["a"], ["r"], []), r"differ in number \(1, 1, 0\)"),
-        ((["a"], ["r"], [""]), "'' of triple 0 is no text"),
-        ((["a"], [None], ["b"]), "None of triple 0 is no text"),
-        ((["a", "\ud800"], ["r", "r"], ["b", "b"]), "of triple 1 is no text"),
+        (
+            (["a"], ["r"], [""]),
+            "row 0 of the triples .*the tail '' is no text; give non-empty strings",
+        ),
+        ((["a"], [None], ["b"]), "row 0 of .*the relation None is no text"),
+        ((["a", "\ud800"], ["r", "r"], ["b", "b"]), "row 1 of .* is no text"),
     ],
 )
 def test_triples_given_as_lists_are_checked_too(columns: tuple[list[str], ...], says: str) -> None:

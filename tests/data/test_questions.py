@@ -26,7 +26,7 @@ def test_one_part_of_each_row_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"a\tr\t?\n\xff\tr\t?\n", "q.tsv:2: invalid UTF-8; save the file as UTF-8"),
+        (b"a\tr\t?\n\xff\tr\t?\n", r"q.tsv:2: invalid UTF-8 \(byte 0xff\); save the file as UTF-8"),
         (b"a\tr\t?\n\na\tr\t?\n", r"q.tsv:2: 1 column\(s\), but 3 are needed"),
         (b"r\tr\t?\n", "q.tsv:1: 'r' is no known entity"),
         (b"a\ta\t?\n", "q.tsv:1: 'a' is no known relation"),

@@ -18,7 +18,7 @@ from decentrl.data import delimited
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.readers import read_table
 from decentrl.data.table import stem
-from decentrl.errors import MissingExtraError
+from decentrl.errors import DecentRLWarning, MissingExtraError
 
 E = "http://example.org/"
 TRIPLES = [
@@ -151,7 +151,9 @@ def test_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:
 def test_statements_about_literals_are_set_aside_and_counted(tmp_path: Path) -> None:
     file = tmp_path / "g.ttl"
     file.write_text('@prefix : <http://e/> . :a :r :b ; :name "A"@en, "B" ; :age 7 .')
-    graph = KnowledgeGraph.read(file)
+    with pytest.warns(DecentRLWarning, match=r"g\.ttl: 3 statements with a literal") as warned:
+        graph = KnowledgeGraph.read(file)
+    assert warned[0].filename == __file__
     assert rows(graph) == {("http://e/a", "http://e/r", "http://e/b")}
     assert graph.counts.literals == 3
     assert len(graph.relations) == 1

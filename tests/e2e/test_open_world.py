@@ -26,7 +26,6 @@ STRONG = (
     "loss.entities=256",
     "propagation.dim=16",
     "propagation.relation_dim=8",
-    "propagation.width=4",
     "training.epochs=2",
     "training.batch=200",
     "self_training.rounds=1",
@@ -95,12 +94,12 @@ def test_the_input_embedding_of_a_new_entity_has_no_influence(
     task: AlignmentTask, output: str
 ) -> None:
     aligner = fit(task, f"model.output={output}")
-    before = encode_again(aligner, aligner._weights)
-    expected = torch.cat([aligner._vectors["left"], aligner._vectors["right"]])
+    before = encode_again(aligner, aligner.learned.weights)
+    expected = torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]])
     assert torch.equal(before, expected)
     left, right = unseen(task)
     rows = torch.from_numpy(np.concatenate((left, right + len(task.left.entities))))
-    weights = {name: tensor.clone() for name, tensor in aligner._weights.items()}
+    weights = {name: tensor.clone() for name, tensor in aligner.learned.weights.items()}
     weights["entities"][rows] = 1e3 * torch.randn(
         len(rows), 16, generator=torch.Generator().manual_seed(0)
     )
@@ -160,11 +159,11 @@ def test_the_default_preset_reads_no_input_embedding_of_a_new_entity(
 ) -> None:
     settings = (f"distillation.induce={induce}", "propagation.weight=0", "self_training.rounds=0")
     aligner = strong(task, None, *settings, "training.refit=false", "training.epochs=1")
-    before = encode_again(aligner, aligner._weights)
-    assert torch.equal(before, torch.cat([aligner._vectors["left"], aligner._vectors["right"]]))
+    before = encode_again(aligner, aligner.learned.weights)
+    assert torch.equal(before, torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]]))
     left, right = unseen(task)
     rows = torch.from_numpy(np.concatenate((left, right + len(task.left.entities))))
-    weights = {name: tensor.clone() for name, tensor in aligner._weights.items()}
+    weights = {name: tensor.clone() for name, tensor in aligner.learned.weights.items()}
     weights["encoder.entities"][rows] = 1e3 * torch.randn(
         len(rows), 16, generator=torch.Generator().manual_seed(0)
     )
@@ -210,7 +209,7 @@ def test_no_stage_of_training_sees_what_arrives_later(
         for name, tensor in tensors.items():
             assert torch.equal(found[stage][0][name], tensor), (stage, name)
     with_arrivals = Aligner.load(strong_run, "cpu")
-    assert without._found.tolist() == with_arrivals._found.tolist()
+    assert without.learned.found.tolist() == with_arrivals.learned.found.tolist()
     assert without.confidence()["threshold"] == with_arrivals.confidence()["threshold"]
     # The queries do see it.
     new = task.left.entities.take(unseen(task)[0])
@@ -218,7 +217,7 @@ def test_no_stage_of_training_sees_what_arrives_later(
 
 
 def test_nobody_new_is_linked_by_training(task: AlignmentTask, strong_run: Path) -> None:
-    found = Aligner.load(strong_run, "cpu")._found
+    found = Aligner.load(strong_run, "cpu").learned.found
     assert len(found) > 0
     for ids, new in zip(found.T, unseen(task), strict=True):
         assert not set(ids) & set(new)
@@ -235,19 +234,19 @@ def test_training_never_sees_what_arrives_later(task: AlignmentTask, fitted: Ali
         return np.stack([rng.permutation(column) for column in triples.T], axis=1)
 
     other = fit(replace(task, auxiliary=tuple(map(shuffled, task.auxiliary))))
-    assert other._weights.keys() == fitted._weights.keys()
-    for name, tensor in fitted._weights.items():
-        assert torch.equal(other._weights[name], tensor), name
+    assert other.learned.weights.keys() == fitted.learned.weights.keys()
+    for name, tensor in fitted.learned.weights.items():
+        assert torch.equal(other.learned.weights[name], tensor), name
     assert [row["loss"] for row in other.history] == [row["loss"] for row in fitted.history]
     # The queries do see it.
-    assert not torch.equal(other._vectors["left"], fitted._vectors["left"])
+    assert not torch.equal(other.learned.vectors["left"], fitted.learned.vectors["left"])
 
 
 def test_new_entities_did_not_move_in_training(task: AlignmentTask, fitted: Aligner) -> None:
     untrained = fit(task, "training.epochs=0")
     left, right = unseen(task)
     rows = np.concatenate((left, right + len(task.left.entities)))
-    start, end = untrained._weights["entities"], fitted._weights["entities"]
+    start, end = untrained.learned.weights["entities"], fitted.learned.weights["entities"]
     assert torch.equal(start[rows], end[rows])
     moved = (start != end).any(1).numpy()
     assert moved.sum() > 0.9 * (len(start) - len(rows))

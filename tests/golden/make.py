@@ -85,7 +85,7 @@ def predictor_answers(loaded: Predictor) -> dict[str, Any]:
     """Vectors and answers of a predictor, as JSON has them."""
     return {
         "labels": list(loaded.task.graph.entities),
-        "vectors": loaded.vectors.tolist(),
+        "vectors": loaded.vectors().tolist(),
         "answers": [
             loaded.predict(head=head, relation=relation, tail=tail, top=3).to_pylist()
             for head, relation, tail in QUESTIONS

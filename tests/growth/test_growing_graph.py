@@ -26,20 +26,19 @@ Rows = list[tuple[str, str, str]]
 FEW = ("training.epochs=3", "training.valid=0.0", "training.batch=16")
 ALIGNERS = {
     "strong": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
-               "propagation.width=4", "loss.entities=16"),
+               "loss.entities=16"),
     "not induced": ("strong", "model.dim=6", "propagation.weight=0", "distillation.induce=false"),
     "self-trained": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
-                     "propagation.width=4", "self_training.rounds=1", "self_training.mass=0.05"),
+                     "self_training.rounds=1", "self_training.mass=0.05"),
     "propagate": ("propagate", "propagation.dim=8", "propagation.relation_dim=3"),
-    "dan": ("tiny", "model.dim=8", "model.hops=one", "model.counterparts=false"),
-    "two hops": ("tiny", "model.dim=8", "model.counterparts=false"),
-    "context": ("tiny", "model.dim=8", "model.variant=context", "model.hops=one"),
+    "dan": ("tiny", "model.dim=8", "model.hops=one"),
+    "two hops": ("tiny", "model.dim=8"),
 }  # fmt: skip
 PREDICTORS = {
     "paper": ("paper", "model.dim=8"),
     "strong": ("strong", "model.dim=8", "decoder.dim=8"),
     "table": ("paper-code", "model.dim=8"),
-    "none": ("quick", "model.encoder=none", "model.own=add", "model.dim=8", "decoder.dim=8"),
+    "none": ("quick", "model.encoder=none", "model.dim=8", "decoder.dim=8"),
 }
 LATER = {f"http://left.org/{i}" for i in range(30, 40)}
 
@@ -233,7 +232,7 @@ def test_who_arrives_has_no_counterpart_yet_and_is_further_from_those_who_have(
     assert isinstance(aligner, Aligner)
     before = set(aligner.task.left.entities)
     add(aligner, later("align"))
-    weight = aligner.config.self_training.told
+    weight = aligner.config.self_training.counterpart_weight
     told = {label: vector[-2:] / weight**0.5 for label, vector in vectors(aligner).items()}
     new = [told[label] for label in told if label not in before]
     assert new
@@ -252,11 +251,11 @@ def test_trained_again_who_had_no_counterpart_is_not_given_one_by_what_was_found
     aligner = load(trained("align self-trained"))
     assert isinstance(aligner, Aligner)
     add(aligner, later("align"))
-    before = aligner._sure
+    before = aligner.learned.sureness
     again = aligner.refit(share=1.0)
     for side, sure in before.items():
-        assert torch.equal(again._sure[side][: len(sure)], sure)
-    assert len(again._sure["left"]) == len(before["left"]) + len(LATER)
+        assert torch.equal(again.learned.sureness[side][: len(sure)], sure)
+    assert len(again.learned.sureness["left"]) == len(before["left"]) + len(LATER)
     again.config = replace(
         again.config, self_training=replace(again.config.self_training, rounds=0)
     )
@@ -267,14 +266,14 @@ def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
     trained: Callable[[str], Path], later: Callable[[str], Rows], tmp_path: Path
 ) -> None:
     """Those of earlier versions say nothing of counterparts in their vectors."""
-    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.told=0")
+    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.counterpart_weight=0")
     today = load(trained("align self-trained"))
     assert isinstance(today, Aligner)
     old = Aligner.from_preset(*settings, device="cpu").fit(today.task)
     old.config = replace(old.config, self_training=today.config.self_training)
     old.save(tmp_path)
     loaded = Aligner.load(tmp_path, device="cpu")
-    assert len(loaded._found)
+    assert len(loaded.learned.found)
     width = today.vectors("left").shape[1] - 2
     for refresh in (False, True):
         add(loaded, later("align"), refresh=refresh)

@@ -78,10 +78,10 @@ def test_everything_comes_back(small: tuple[Aligner, Path]) -> None:
     for side in ("left", "right"):
         names = list(getattr(task, side).entities)
         assert np.array_equal(loaded.embed(names, side), aligner.embed(names, side))
-    assert set(found.weights) == set(aligner._weights)
-    assert all(torch.equal(found.weights[name], t) for name, t in aligner._weights.items())
-    assert aligner._confidence is not None
-    saved = aligner._confidence.to_tensors() | {"found": torch.from_numpy(aligner._found)}
+    assert set(found.weights) == set(aligner.learned.weights)
+    assert all(torch.equal(found.weights[name], t) for name, t in aligner.learned.weights.items())
+    assert aligner.learned.confidence is not None
+    saved = aligner.learned.confidence.to_tensors() | {"found": torch.from_numpy(aligner.learned.found)}
     assert set(found.matching) == set(saved)
     assert all(torch.equal(found.matching[name], tensor) for name, tensor in saved.items())
     for side in ("left", "right"):
@@ -96,12 +96,12 @@ def test_what_was_found_and_how_sure_it_is_come_back(
     aligner = Aligner.from_preset("strong", *settings, device="cpu").fit(*files)
     aligner.save(tmp_path)
     loaded = Aligner.load(tmp_path, "cpu")
-    assert len(aligner._found) > 0
-    assert np.array_equal(loaded._found, aligner._found)
+    assert len(aligner.learned.found) > 0
+    assert np.array_equal(loaded.learned.found, aligner.learned.found)
     # Nothing was held out, so nothing is known of confidence.
     kept = {"found", "sure.left", "sure.right"}
     assert set(read_bundle(tmp_path / "bundle").matching) == kept
-    assert all(torch.equal(loaded._sure[side], aligner._sure[side]) for side in ("left", "right"))
+    assert all(torch.equal(loaded.learned.sureness[side], aligner.learned.sureness[side]) for side in ("left", "right"))
     assert loaded.match()["confidence"].null_count == loaded.match().num_rows > 0
 
 
@@ -199,7 +199,7 @@ def test_a_predictor_comes_back_too(people_run: Path) -> None:
     state = loaded._model.state_dict()
     assert set(found.weights) == set(state)
     assert all(torch.equal(found.weights[name], tensor) for name, tensor in state.items())
-    assert set(found.matching) == set(loaded._confidence.to_tensors())
+    assert set(found.matching) == set(loaded.learned.confidence.to_tensors())
     assert f"# {task.name}: entity prediction" in found.card
 
 

@@ -198,7 +198,7 @@ def test_the_weights_that_stay_are_those_of_the_chosen_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Scripted(monkeypatch, 0.3, 0.5, 0.4)
-    silent = "self_training.told=0"
+    silent = "self_training.counterpart_weight=0"
     fitted = fit(configured("training.refit=false", silent, rounds=2), VALID)
     once = fit(configured(silent, rounds=1))  # held out, a link is as good as none
     graph, config = twin_graphs(), configured()
@@ -321,7 +321,7 @@ def test_a_round_learns_from_the_found_links_too() -> None:
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
 def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
     """By what known links alone say of it, before anything was found."""
-    config = configured("self_training.told=0.2", "propagation.weight=0.4", encoder=encoder)
+    config = configured("self_training.counterpart_weight=0.2", "propagation.weight=0.4", encoder=encoder)
     steps = Pass(world(config, opened=opened), LINKS + OFFSET, NONE)
     steps.start()
     before = steps.vectors("known")
@@ -347,7 +347,7 @@ def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, ope
 def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
     few = "self_training.mass=0.9"
     found = [
-        fit(configured(few, f"self_training.told={told}", encoder="none", rounds=3)).found
+        fit(configured(few, f"self_training.counterpart_weight={told}", encoder="none", rounds=3)).found
         for told in (0, 0.5)
     ]
     assert len(found[0])

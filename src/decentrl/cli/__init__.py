@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -33,8 +34,10 @@ def main() -> None:
 
 def run_app(app: Callable[[], object]) -> None:
     """Run a command; one clear line and exit code 2 for anything wrong with the input."""
-    from decentrl.errors import DecentRLError
+    from decentrl.errors import DecentRLError, DecentRLWarning
 
+    # Commands print what was left out in lines of their own.
+    warnings.simplefilter("ignore", DecentRLWarning)
     try:
         app()
     except DecentRLError as error:

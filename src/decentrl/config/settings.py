@@ -211,8 +211,9 @@ class Settings:
         if name not in elsewhere:
             near = get_close_matches(name, sorted(elsewhere), n=1, cutoff=0.0)
             raise ConfigError(f"no setting '{section}.{name}'; did you mean {section}.{near[0]}?")
-        chosen = " and ".join(f"{cls.choices[key]} {choice}" for key, choice in names.items())
-        if kind is None:
+        what = {"model": "encoder", "decoder": "decoder"}
+        chosen = " and the ".join(f"{what[key]} {choice}" for key, choice in names.items())
+        if not _names_of(kind):
             raise ConfigError(
                 f"{section}.{name} does not apply to the {chosen}, which has no {section} settings"
             )

@@ -1,4 +1,4 @@
-"""Labels and files live in this room and nowhere else; what leaves it are ids.
+"""Labels and files: readers, writers, vocabularies, graphs, tasks and datasets.
 
 The public names are imported on first use, so that importing the package costs nothing.
 """

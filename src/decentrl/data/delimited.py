@@ -1,4 +1,4 @@
-"""TSV and CSV, quickly with pyarrow; a slow second reading finds the first bad line.
+"""Reads TSV and CSV with pyarrow; where that fails, a slow reading finds the first bad line.
 
 In TSV quoting is off: a stray ``"`` is an ordinary character of a label. CSV has standard quoting.
 """
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from decentrl.data.table import Table, named_columns
+from decentrl.data.table import Table, named_columns, string_columns
 from decentrl.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
@@ -73,11 +73,10 @@ def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.Chunke
 
 
 def _slow_tsv(data: bytes, file: Path, names: tuple[str, ...]) -> tuple[pa.ChunkedArray, ...]:
-    # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
-    rows = [line.split("\t") for line in _decode(data, file).removesuffix("\n").split("\n")]
+    rows = _split_tsv(data, file)
     for number, row in enumerate(rows, 1):
         _check_row(row, number, file, names, "tab")
-    return _columns(rows)
+    return string_columns(zip(*rows, strict=True))
 
 
 def _slow_csv(
@@ -98,7 +97,17 @@ def _slow_csv(
         ) from None
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")
-    return _columns(rows)
+    return string_columns(zip(*rows, strict=True))
+
+
+def tsv_rows(data: bytes, file: Path) -> list[list[str]]:
+    """The cells of each line of a TSV file, unchecked."""
+    return _split_tsv(_plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file), file)
+
+
+def _split_tsv(data: bytes, file: Path) -> list[list[str]]:
+    # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
+    return [line.split("\t") for line in _decode(data, file).removesuffix("\n").split("\n")]
 
 
 def _check_row(row: list[str], line: int, file: Path, names: tuple[str, ...], mark: str) -> None:
@@ -112,10 +121,6 @@ def _check_row(row: list[str], line: int, file: Path, names: tuple[str, ...], ma
         if not label:
             problem = f"empty label in the column {name}"
             raise InputError(problem, file=file, line=line, remedy="fill it in or remove the line")
-
-
-def _columns(rows: list[list[str]]) -> tuple[pa.ChunkedArray, ...]:
-    return tuple(pa.chunked_array([pa.array(c, pa.string())]) for c in zip(*rows, strict=True))
 
 
 def _decode(data: bytes, file: Path) -> str:
@@ -151,7 +156,7 @@ def _csv_header(data: bytes, file: Path, names: tuple[str, ...]) -> list[int] | 
     first = _decode(data[: end if end >= 0 else len(data)], file)
     try:
         header = next(csv.reader([first]), [])
-    except csv.Error:  # whoever reads all lines will say what is wrong with this one
+    except csv.Error:  # reading all lines will name the error of this one
         return None
     if len(header) != len(names):
         return None

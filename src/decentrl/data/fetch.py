@@ -92,7 +92,7 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
             _receive(response, part, have if resumed else 0, name, progress)
     except HTTPError as error:
         error.close()
-        # Nothing after the end: the part is whole, or it is wrong and its checksum will tell.
+        # Nothing after the end: the part is whole, or it is wrong and its checksum differs.
         if error.code == 416 and have:
             return
         raise InputError(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
-from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
 from decentrl.data.knowledge_graph import (
+    NO_TRIPLES,
+    DisjointSets,
     KnowledgeGraph,
-    ReadCounts,
+    as_graph,
     first_occurrences,
-    row_keys,
+    hash_arrays,
 )
-from decentrl.data.readers import read_table
-from decentrl.data.table import Table, column_ids, stem
-from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.data.memory import Source
+from decentrl.data.readers import read_table, source_name
+from decentrl.data.table import distinct_labels, triple_ids
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
 
@@ -36,13 +36,22 @@ class GraphTask:
     auxiliary: Ids | None = None
     new_entities: Ids | None = None
 
+    def __repr__(self) -> str:
+        valid, test = len(self.valid), len(self.test)
+        return f"GraphTask({self.name!r}, {self.graph}, {valid} to validate, {test} to test)"
+
     @property
     def open_world(self) -> bool:
         return self.auxiliary is not None
 
     @classmethod
     def from_graph(
-        cls, name: str, graph: KnowledgeGraph, valid: float = 0.1, test: float = 0.1, seed: int = 0
+        cls,
+        name: str,
+        graph: KnowledgeGraph | Source,
+        valid: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
     ) -> GraphTask:
         """Hold out random shares of the triples.
 
@@ -54,105 +63,64 @@ class GraphTask:
                 f"cannot hold out {valid} and {test} of the triples",
                 remedy="give shares of 0 or more that leave something for training",
             )
+        graph = as_graph(graph)
         sizes = [round(share * len(graph.triples)) for share in (test, valid)]
         order = np.random.default_rng(seed).permutation(len(graph.triples))
         held = _removable(graph, order, sum(sizes))
         cut = round(len(held) * sizes[0] / max(1, sum(sizes)))
         triples = graph.triples
-        train = graph.with_triples(np.delete(triples, held, axis=0))
+        train = replace(graph, triples=np.delete(triples, held, axis=0))
         return cls(name, train, triples[np.sort(held[cut:])], triples[np.sort(held[:cut])])
 
     @classmethod
     def read(
         cls,
-        triples: str | PathLike[str],
-        valid: str | PathLike[str] | None = None,
-        test: str | PathLike[str] | None = None,
+        triples: Source,
+        valid: Source | None = None,
+        test: Source | None = None,
         format: str | None = None,
         *,
         valid_share: float = 0.1,
         test_share: float = 0.1,
         seed: int = 0,
     ) -> GraphTask:
-        """Read training triples, and those to validate and to test on.
+        """Read training triples, and those to validate and to test on, from files or memory.
 
-        Where one of these files is not given, a random share of the training triples is held out.
-        ``format`` overrides the extensions.
+        Without ``valid`` or ``test``, a random share of the training triples is held out.
+        ``format`` overrides the extensions of files.
         """
-        names = {"training": triples, "validation": valid, "test": test}
+        given = {"training": triples, "validation": valid, "test": test}
         tables = {
-            what: read_table(file, format=format)
-            for what, file in names.items()
-            if file is not None
+            what: read_table(source, format=format)
+            for what, source in given.items()
+            if source is not None
         }
-        sides = [[table.columns[i] for table in tables.values()] for i in range(3)]
-        entities, relations = (
-            Vocabulary.sorted(x for column in columns for x in column.unique().to_pylist())
-            for columns in (sides[0] + sides[2], sides[1])
+        entities = distinct_labels(tables.values(), 0, 2)
+        relations = distinct_labels(tables.values(), 1)
+        graph = KnowledgeGraph(entities, relations, NO_TRIPLES)
+        sets = DisjointSets(graph.sizes, "triple")
+        rows = {
+            what: sets.add(table, triple_ids(table, entities, relations), what)
+            for what, table in tables.items()
+        }
+        train = graph.with_triples(rows["training"]).counted(tables["training"])
+        shares = (
+            0.0 if "validation" in rows else valid_share,
+            0.0 if "test" in rows else test_share,
         )
-        graph = KnowledgeGraph(entities, relations, np.empty((0, 3), np.int64))
-        rows = {what: _ids(table, graph) for what, table in tables.items()}
-        _check_apart(tables, rows, graph)
-        train = graph.with_triples(rows["training"])
-        shares = (0.0 if valid else valid_share, 0.0 if test else test_share)
-        task = cls.from_graph(stem(Path(triples)), train, *shares, seed)
-        repeated = len(rows["training"]) - len(train.triples)
-        counts = ReadCounts(repeated, tables["training"].literals)
-        return replace(
-            task,
-            graph=replace(task.graph, counts=counts),
-            valid=_distinct(rows["validation"], graph) if valid else task.valid,
-            test=_distinct(rows["test"], graph) if test else task.test,
-        )
+        task = cls.from_graph(source_name(triples, "graph"), train, *shares, seed)
+        held = rows.get("validation", task.valid), rows.get("test", task.test)
+        return replace(task, valid=held[0], test=held[1])
 
-    def read_triples(self, file: str | PathLike[str]) -> Ids:
+    def read_triples(self, source: Source) -> Ids:
         """Other triples of the same entities and relations, int64[n, 3]."""
-        return _distinct(_ids(read_table(file), self.graph), self.graph)
+        rows = triple_ids(read_table(source), self.graph.entities, self.graph.relations)
+        return rows[first_occurrences(rows, self.graph.sizes)]
 
     def content_hash(self) -> str:
         """SHA-256 over the graph, the splits and, in an open world, what arrives later."""
-        digest = hashlib.sha256(self.graph.content_hash().encode())
-        for part in (self.valid, self.test, self.auxiliary, self.new_entities):
-            if part is not None:
-                digest.update(np.array([len(part)], "<i8").tobytes())
-                digest.update(np.ascontiguousarray(part, "<i8").tobytes())
-        return digest.hexdigest()
-
-
-def _sizes(graph: KnowledgeGraph) -> tuple[int, int, int]:
-    return len(graph.entities), len(graph.relations), len(graph.entities)
-
-
-def _ids(table: Table, graph: KnowledgeGraph) -> Ids:
-    """The rows of a table as triples of ids, int64[n, 3]."""
-    columns = [
-        column_ids(table, 0, graph.entities, "known entity"),
-        column_ids(table, 1, graph.relations, "known relation"),
-        column_ids(table, 2, graph.entities, "known entity"),
-    ]
-    return np.stack(columns, axis=1)
-
-
-def _distinct(rows: Ids, graph: KnowledgeGraph) -> Ids:
-    """The rows in their order, without repetitions."""
-    return rows[first_occurrences(rows, _sizes(graph))]
-
-
-def _check_apart(tables: dict[str, Table], rows: dict[str, Ids], graph: KnowledgeGraph) -> None:
-    """No two files may share a triple: what was trained on tests nothing."""
-    seen: list[tuple[str, Ids]] = []
-    for what, table in tables.items():
-        keys = row_keys(rows[what], _sizes(graph))
-        for other, before in seen:
-            shared = np.isin(keys, before)
-            if shared.any():
-                raise InputError(
-                    f"this {what} triple is also a {other} triple",
-                    file=table.file,
-                    line=table.line_of(int(np.argmax(shared))),
-                    remedy="remove it from one of the two files",
-                )
-        seen.append((what, keys))
+        parts = (self.valid, self.test, self.auxiliary, self.new_entities)
+        return hash_arrays(self.graph.content_hash(), parts)
 
 
 def _removable(graph: KnowledgeGraph, order: Ids, limit: int) -> Ids:

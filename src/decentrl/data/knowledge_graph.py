@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from os import PathLike
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decentrl.data.memory import Source, in_memory, label_columns
 from decentrl.data.readers import read_table
-from decentrl.data.table import encode
+from decentrl.data.table import TRIPLE, Table, encode
+from decentrl.data.table import is_text as is_text
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
+
+NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
 @dataclass(frozen=True)
@@ -38,19 +42,24 @@ class KnowledgeGraph:
     counts: ReadCounts = field(default=ReadCounts())
 
     @classmethod
-    def read(cls, path: str | PathLike[str], format: str | None = None) -> KnowledgeGraph:
-        """Read a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped.
+    def read(cls, source: Source, format: str | None = None) -> KnowledgeGraph:
+        """The graph of triples in a file or in memory.
 
-        Labels are sorted, so neither the order of the lines nor the format changes an id.
+        Labels are sorted, so neither the order of the triples nor the format changes an id.
+
+        Args:
+            source: a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped; rows
+                (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
+                Arrow table.
+            format: of a file, where its extension is not one of these.
         """
-        table = read_table(path, format=format)
-        return _assemble(table.columns, table.literals)
+        return _assemble(read_table(source, format=format))
 
     @classmethod
     def from_labels(
         cls, heads: Iterable[str], relations: Iterable[str], tails: Iterable[str]
     ) -> KnowledgeGraph:
-        """The graph of the triples (heads[i], relations[i], tails[i])."""
+        """The graph of the triples (heads[i], relations[i], tails[i]); there may be none."""
         columns = [list(heads), list(relations), list(tails)]
         if len({len(c) for c in columns}) != 1:
             sizes = ", ".join(str(len(c)) for c in columns)
@@ -58,14 +67,23 @@ class KnowledgeGraph:
                 f"heads, relations and tails differ in number ({sizes})",
                 remedy="give one of each per triple",
             )
-        for column in columns:
-            for i, label in enumerate(column):
-                if not is_text(label):
-                    raise InputError(
-                        f"the label {label!r} of triple {i} is no text",
-                        remedy="give non-empty strings",
-                    )
-        return _assemble([pa.chunked_array([c], pa.string()) for c in columns], literals=0)
+        return _assemble(label_columns(columns, TRIPLE, in_memory("triples")))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The numbers of heads, relations and tails that ids can name."""
+        return len(self.entities), len(self.relations), len(self.entities)
+
+    def to_arrow(self) -> pa.Table:
+        """The triples as a table of labels: head, relation, tail."""
+        entities, relations = self.entities.to_arrow(), self.relations.to_arrow()
+        parts = zip((entities, relations, entities), self.triples.T, strict=True)
+        columns = [labels.take(pa.array(ids)) for labels, ids in parts]
+        return pa.table(columns, names=list(TRIPLE))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the triples to other libraries: ``polars.DataFrame(graph)``."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def with_triples(self, triples: Ids) -> KnowledgeGraph:
         """The same vocabularies with other triples, int64[n, 3], in any order."""
@@ -73,7 +91,12 @@ class KnowledgeGraph:
 
     def distinct(self, triples: Ids) -> Ids:
         """The distinct rows of ``triples`` in lexicographic order."""
-        return distinct_rows(triples, (len(self.entities), len(self.relations), len(self.entities)))
+        return distinct_rows(triples, self.sizes)
+
+    def counted(self, table: Table) -> KnowledgeGraph:
+        """The same graph, with the number of rows of its table that were left out."""
+        repeated = len(table) - len(self.triples)
+        return replace(self, counts=ReadCounts(repeated, table.literals))
 
     def content_hash(self) -> str:
         """SHA-256 over labels, in the order of their ids, and triples."""
@@ -90,24 +113,19 @@ class KnowledgeGraph:
         )
 
 
-def is_text(label: object) -> bool:
-    """Whether a label can be kept: a lone surrogate, for one, is in no encoding."""
-    try:
-        return isinstance(label, str) and bool(label.encode())
-    except UnicodeEncodeError:
-        return False
+def as_graph(source: KnowledgeGraph | Source, format: str | None = None) -> KnowledgeGraph:
+    """A graph as it is, or the one that :meth:`KnowledgeGraph.read` makes of the source."""
+    return source if isinstance(source, KnowledgeGraph) else KnowledgeGraph.read(source, format)
 
 
-def _assemble(columns: Sequence[pa.ChunkedArray], literals: int) -> KnowledgeGraph:
-    """A graph of three columns of labels: heads, relations, tails."""
-    heads, names, tails = columns
+def _assemble(table: Table) -> KnowledgeGraph:
+    """The graph of a table of triples, with sorted labels."""
+    heads, names, tails = table.columns
     # Heads and tails are encoded together, so that each entity is looked up once.
     entities, ends = _sorted_ids(pa.chunked_array([*heads.chunks, *tails.chunks], pa.string()))
     relations, kinds = _sorted_ids(names)
     rows = np.stack([ends[: len(heads)], kinds, ends[len(heads) :]], axis=1)
-    triples = distinct_rows(rows, (len(entities), len(relations), len(entities)))
-    counts = ReadCounts(len(rows) - len(triples), literals)
-    return KnowledgeGraph(entities, relations, triples, counts)
+    return KnowledgeGraph(entities, relations, NO_TRIPLES).with_triples(rows).counted(table)
 
 
 def _sorted_ids(column: pa.ChunkedArray) -> tuple[Vocabulary, Ids]:
@@ -117,6 +135,16 @@ def _sorted_ids(column: pa.ChunkedArray) -> tuple[Vocabulary, Ids]:
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     return Vocabulary(labels.take(pa.array(order)).to_pylist()), ranks[codes]
+
+
+def hash_arrays(start: str, parts: Iterable[Ids | None]) -> str:
+    """SHA-256 over a text and the arrays that are there, each after its length."""
+    digest = hashlib.sha256(start.encode())
+    for part in parts:
+        if part is not None:
+            digest.update(np.array([len(part)], "<i8").tobytes())
+            digest.update(np.ascontiguousarray(part, "<i8").tobytes())
+    return digest.hexdigest()
 
 
 def distinct_rows(rows: Ids, sizes: tuple[int, ...]) -> Ids:
@@ -140,3 +168,28 @@ def row_keys(rows: Ids, sizes: tuple[int, ...]) -> Ids:
 def first_occurrences(rows: Ids, sizes: tuple[int, ...]) -> Ids:
     """The indices of the rows that no earlier row repeats, in order."""
     return np.sort(np.unique(row_keys(rows, sizes), return_index=True)[1]).astype(np.int64)
+
+
+class DisjointSets:
+    """Sets of triples or links, such as training and test, that may not share a row.
+
+    ``sizes`` are the numbers of ids of each column, ``noun`` is the word for a row in errors.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], noun: str) -> None:
+        self._sizes, self._noun = sizes, noun
+        self._seen: list[tuple[str, Ids]] = []
+
+    def add(self, table: Table, rows: Ids, name: str) -> Ids:
+        """The distinct ``rows`` of a table, in their order; a row of an earlier set is an error."""
+        keys = row_keys(rows, self._sizes)
+        for other, seen in self._seen:
+            shared = np.isin(keys, seen)
+            if shared.any():
+                raise table.error(
+                    f"this {name} {self._noun} is also a {other} {self._noun}",
+                    int(np.argmax(shared)),
+                    "remove it from one of the two",
+                )
+        self._seen.append((name, keys))
+        return rows[first_occurrences(rows, self._sizes)]

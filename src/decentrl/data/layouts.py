@@ -1,4 +1,4 @@
-"""Folders as the field publishes its datasets, recognised by the names of their files.
+"""Reads folders of datasets as the field publishes them, recognised by the names of their files.
 
 - DBP15K: ``triples_1|2``, ``sup_pairs``, ``ref_pairs``, optional ``ent_ids_1|2``, ``rel_ids_1|2``
 - OpenEA: ``rel_triples_1|2``, ``721_5fold/1/train_links``, ``valid_links``, ``test_links``
@@ -11,22 +11,21 @@ what the open world changes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from decentrl.data.alignment_task import AlignmentTask, LinkSets
+from decentrl.data.alignment_task import NO_LINKS, AlignmentTask, LinkSets
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import (
+    NO_TRIPLES,
     KnowledgeGraph,
-    ReadCounts,
-    distinct_rows,
     first_occurrences,
     row_keys,
 )
 from decentrl.data.readers import read_table
-from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids
+from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, distinct_labels, triple_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
@@ -92,17 +91,20 @@ class _Names:
     labels: Vocabulary
 
     @classmethod
-    def read(cls, file: Path) -> _Names:
-        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary."""
-        table = read_table(file, IDENTIFIER)
-        return cls(*(_unique(table, column, what) for column, what in enumerate(IDENTIFIER)))
+    def read(cls, file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
+        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary.
 
-    @classmethod
-    def of(cls, tables: Iterable[Table], *columns: int) -> _Names:
-        """Without an id file the tokens in the triples are the labels."""
-        parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
-        vocabulary = Vocabulary.sorted(label for part in parts for label in part)
-        return cls(vocabulary, vocabulary)
+        Without one, the tokens in these columns of the triples are the labels.
+        """
+        if file is None:
+            vocabulary = distinct_labels(tables, *columns)
+            return cls(vocabulary, vocabulary)
+        table = read_table(file, IDENTIFIER)
+        return cls(_unique(table, 0, "id"), _unique(table, 1, "label"))
+
+    def by_label(self) -> _Names:
+        """The same where the triples name entities by their labels in spite of an id file."""
+        return _Names(self.labels, self.labels)
 
 
 def _unique(table: Table, column: int, what: str) -> Vocabulary:
@@ -112,12 +114,11 @@ def _unique(table: Table, column: int, what: str) -> Vocabulary:
     except ValueError:
         first: dict[str, int] = {}
         row = next(i for i, x in enumerate(values) if first.setdefault(x, i) != i)
-        raise InputError(
-            f"the {what} {values[row]!r} occurs twice (before in line "
-            f"{table.line_of(first[values[row]])})",
-            file=table.file,
-            line=table.line_of(row),
-            remedy="give each entity and relation one line",
+        before = table.line_of(first[values[row]])
+        raise table.error(
+            f"the {what} {values[row]!r} occurs twice (before in line {before})",
+            row,
+            "give each entity and relation one line",
         ) from None
 
 
@@ -130,44 +131,30 @@ class _Side:
     graph: KnowledgeGraph
 
     @classmethod
-    def read(cls, triples: Table, entities: Path | None, relations: Path | None) -> _Side:
-        names = _Names.read(entities) if entities else _Names.of([triples], 0, 2)
-        kinds = _Names.read(relations) if relations else _Names.of([triples], 1)
-        bare = KnowledgeGraph(names.labels, kinds.labels, np.empty((0, 3), np.int64))
-        rows = _triple_ids(triples, names, kinds)
-        distinct = bare.distinct(rows)
-        counts = ReadCounts(len(rows) - len(distinct), triples.literals)
-        return cls(names, kinds, KnowledgeGraph(names.labels, kinds.labels, distinct, counts))
+    def of(cls, triples: Table, entities: _Names, relations: _Names) -> _Side:
+        bare = KnowledgeGraph(entities.labels, relations.labels, NO_TRIPLES)
+        rows = triple_ids(triples, entities.tokens, relations.tokens)
+        return cls(entities, relations, bare.with_triples(rows).counted(triples))
 
     def ids(self, table: Table) -> Ids:
-        return _triple_ids(table, self.entities, self.relations)
+        return triple_ids(table, self.entities.tokens, self.relations.tokens)
 
 
-def _triple_ids(table: Table, entities: _Names, relations: _Names) -> Ids:
-    columns = [
-        column_ids(table, 0, entities.tokens, "known entity"),
-        column_ids(table, 1, relations.tokens, "known relation"),
-        column_ids(table, 2, entities.tokens, "known entity"),
-    ]
-    return np.stack(columns, axis=1)
+def _read_side(folder: Path, i: int) -> _Side:
+    """The graph ``i`` of a folder of the layout of DBP15K."""
+    triples = read_table(require(folder, f"triples_{i}"))
+    entities = _Names.read(find_file(folder, f"ent_ids_{i}"), [triples], 0, 2)
+    relations = _Names.read(find_file(folder, f"rel_ids_{i}"), [triples], 1)
+    return _Side.of(triples, entities, relations)
 
 
 def _read_dbp15k(folder: Path, name: str, open_world: bool) -> AlignmentTask:
     opened = _open_folder(folder, open_world)
-    left, right = (
-        _Side.read(
-            read_table(require(folder, f"triples_{i}")),
-            find_file(folder, f"ent_ids_{i}"),
-            find_file(folder, f"rel_ids_{i}"),
-        )
-        for i in (1, 2)
-    )
+    left, right = _read_side(folder, 1), _read_side(folder, 2)
     sets = LinkSets(left.entities.tokens, right.entities.tokens)
 
     def links(file: Path | None, what: str) -> Ids:
-        if file is None:
-            return np.empty((0, 2), np.int64)
-        return sets.add(read_table(file, LINK), what)
+        return NO_LINKS if file is None else sets.add(read_table(file, LINK), what)
 
     train = links(require(folder, "sup_pairs", "sup_ent_ids"), "training")
     valid = links(find_file(folder, "valid_pairs"), "validation")
@@ -191,19 +178,15 @@ def _open_alignment(
     test, unknown = row_keys(task.test, sizes), row_keys(new, sizes)
     stray = ~np.isin(unknown, test)
     if stray.any():
-        raise InputError(
+        raise table.error(
             "this new link is no test link",
-            file=table.file,
-            line=table.line_of(int(np.argmax(stray))),
-            remedy="remove it, or add it to ref_pairs",
+            int(np.argmax(stray)),
+            "remove it, or add it to ref_pairs",
         )
-    return AlignmentTask(
-        task.name,
-        parts[0][0],
-        parts[1][0],
-        task.train,
-        task.valid,
-        task.test,
+    return replace(
+        task,
+        left=parts[0][0],
+        right=parts[1][0],
         auxiliary=(parts[0][1], parts[1][1]),
         unknown=np.isin(test, unknown),
     )
@@ -211,20 +194,16 @@ def _open_alignment(
 
 def _open_triples(side: _Side, table: Table) -> tuple[KnowledgeGraph, Ids]:
     """The graph of the open training triples, and the conventional ones that are not in it."""
-    graph = side.graph
-    sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
-    rows = side.ids(table)
-    keys, known = row_keys(rows, sizes), row_keys(graph.triples, sizes)
+    graph, rows = side.graph, side.ids(table)
+    keys, known = row_keys(rows, graph.sizes), row_keys(graph.triples, graph.sizes)
     stray = ~np.isin(keys, known)
     if stray.any():
-        raise InputError(
+        raise table.error(
             "this open-world training triple is not among the conventional ones",
-            file=table.file,
-            line=table.line_of(int(np.argmax(stray))),
-            remedy="remove it, or add it to the file outside open/",
+            int(np.argmax(stray)),
+            "remove it, or add it to the file outside open/",
         )
-    train = KnowledgeGraph(graph.entities, graph.relations, distinct_rows(rows, sizes))
-    return train, graph.triples[~np.isin(known, keys)]
+    return graph.with_triples(rows), graph.triples[~np.isin(known, keys)]
 
 
 def _read_openea(folder: Path, name: str, open_world: bool) -> AlignmentTask:
@@ -246,29 +225,14 @@ def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
         for part in ("train", "valid", "test")
         if (file := find_file(folder, part))
     }
-    id_files = [find_file(folder, x) for x in ("entities", "relations")]
-    entities = _label_names(id_files[0], tables.values(), 0, 2)
-    relations = _label_names(id_files[1], tables.values(), 1)
-    rows = {part: _triple_ids(table, entities, relations) for part, table in tables.items()}
-    bare = KnowledgeGraph(entities.labels, relations.labels, np.empty((0, 3), np.int64))
-    distinct = bare.distinct(rows["train"])
-    counts = ReadCounts(len(rows["train"]) - len(distinct), tables["train"].literals)
-    graph = KnowledgeGraph(bare.entities, bare.relations, distinct, counts)
-    sizes = (len(graph.entities), len(graph.relations), len(graph.entities))
-    held = [rows.get(part, np.empty((0, 3), np.int64)) for part in ("valid", "test")]
-    valid, test = (x[first_occurrences(x, sizes)] for x in held)
+    entities = _Names.read(find_file(folder, "entities"), tables.values(), 0, 2)
+    relations = _Names.read(find_file(folder, "relations"), tables.values(), 1)
+    side = _Side.of(tables["train"], entities.by_label(), relations.by_label())
+    held = [side.ids(tables[x]) if x in tables else NO_TRIPLES for x in ("valid", "test")]
+    valid, test = (x[first_occurrences(x, side.graph.sizes)] for x in held)
     if opened is None:
-        return GraphTask(name, graph, valid, test)
-    side = _Side(entities, relations, graph)
+        return GraphTask(name, side.graph, valid, test)
     train, auxiliary = _open_triples(side, read_table(require(opened, "train")))
     table = read_table(require(opened, "new_entities"), IDENTIFIER)
     new = np.unique(column_ids(table, 1, entities.labels, "known entity"))
     return GraphTask(name, train, valid, test, auxiliary, new)
-
-
-def _label_names(file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
-    """Here the triples name entities by label even if there is an id file."""
-    if file is None:
-        return _Names.of(tables, *columns)
-    labels = _Names.read(file).labels
-    return _Names(labels, labels)

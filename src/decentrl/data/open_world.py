@@ -1,4 +1,4 @@
-"""Which entities arrive after training, and the triples that come with them.
+"""Open-world splits: entities that arrive after training, and the triples that come with them.
 
 The splits are those of the paper: the new ones are the first entries of a seeded permutation, so
 those of a smaller share are among those of a larger one.
@@ -22,7 +22,7 @@ def split_alignment(task: AlignmentTask, share: float, seed: int) -> AlignmentTa
     """Make both entities of a random ``share`` of the test links new.
 
     Every triple that touches a new entity becomes auxiliary. Where an entity has several links,
-    the training and validation links of a new one are dropped: nobody knew them in training.
+    the training and validation links of a new one are dropped: training cannot know them.
     """
     _check(task.open_world, share, task.name)
     chosen = _first(len(task.test), share, seed, "test links")

@@ -1,4 +1,4 @@
-"""N-Triples and Turtle, through pyoxigraph."""
+"""Reads N-Triples and Turtle with pyoxigraph."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from decentrl.data.table import LINK, Table, stem
+from decentrl.data.table import LINK, Table, stem, string_columns
 from decentrl.errors import InputError, MissingExtraError
 
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
@@ -37,12 +35,11 @@ def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Tabl
         numbers = [numbers[i] for i in links]
     elif len(names) != 3:
         raise InputError("an RDF file cannot be used here", file=file, remedy="give a TSV file")
-    columns = tuple(pa.chunked_array([pa.array(c, pa.string())]) for c in zip(*rows, strict=True))
 
     def line_of(row: int) -> int | None:
         return _ntriples_line(data, numbers[row]) if kind == "nt" else None
 
-    return Table(file, columns, line_of, literals)
+    return Table(file, string_columns(zip(*rows, strict=True)), line_of, literals)
 
 
 def _statements(data: bytes, file: Path, kind: str) -> tuple[list[Any], list[int], int]:

@@ -1,38 +1,66 @@
-"""Files to columns of labels: TSV, CSV, Parquet, N-Triples, Turtle, each also gzipped.
+"""Files, and what is in memory, to columns of labels.
 
-Whatever is wrong with a file ends here, as one line with the file, the line and the remedy.
+Files are TSV, CSV, Parquet, N-Triples or Turtle, each also gzipped. An error names the file, the
+line and what to do.
 """
 
 from __future__ import annotations
 
 import gzip
+import logging
 import zlib
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from decentrl.data.delimited import read_delimited
+from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
 from decentrl.data.rdf import read_rdf
-from decentrl.data.table import FORMATS, TRIPLE, Table, named_columns, stem
-from decentrl.errors import InputError
+from decentrl.data.table import FORMATS, LINK, TRIPLE, Table, stem
+from decentrl.errors import InputError, warn_left_out
+
+logger = logging.getLogger(__name__)
 
 
-def read_table(
-    path: str | PathLike[str], names: tuple[str, ...] = TRIPLE, format: str | None = None
-) -> Table:
-    """Read the columns ``names`` of a file. ``format`` overrides the extension."""
-    file = Path(path)
+def read_table(source: Source, names: tuple[str, ...] = TRIPLE, format: str | None = None) -> Table:
+    """Read the columns ``names`` of a file or of what is in memory, at least one row.
+
+    ``format`` overrides the extension of a file.
+    """
+    if isinstance(source, str | PathLike):
+        table = _read_file(Path(source), names, format)
+        logger.info("%s: %d rows read", table.file, len(table))
+    else:
+        table = read_memory(source, names)
+    if not len(table):
+        raise table.error("there are no rows", remedy="give at least one")
+    return table
+
+
+def read_columns(source: Source, width: int = 3) -> list[list[str]]:
+    """Triples (``width`` 3) or links (2) in labels, by column; in memory there may be none."""
+    names = {2: LINK, 3: TRIPLE}[width]
+    in_file = isinstance(source, str | PathLike)
+    table = read_table(source, names) if in_file else read_memory(source, names)
+    return [column.to_pylist() for column in table.columns]
+
+
+def source_name(source: object, otherwise: str) -> str:
+    """The name of a file without its extensions; ``otherwise`` for what is in memory."""
+    return stem(Path(source)) if isinstance(source, str | PathLike) else otherwise
+
+
+def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
     kind = format_of(file, format)
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
-        table = read_delimited(data, file, names, kind)
-    elif kind == "parquet":
-        table = _read_parquet(data, file, names)
-    else:
-        table = read_rdf(data, file, names, kind)
+        return read_delimited(data, file, names, kind)
+    if kind == "parquet":
+        return _read_parquet(data, file, names)
+    table = read_rdf(data, file, names, kind)
+    if table.literals and names == TRIPLE:
+        warn_left_out(f"{file}: {table.literals:,} statements with a literal object were left out")
     return table
 
 
@@ -96,49 +124,10 @@ def _gunzip(data: bytes, file: Path) -> bytes:
 def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
     import pyarrow.parquet as pq
 
+    place = Table(file, (), lambda row: row + 1)
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()  # leaves no thread behind
     except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"this is no readable Parquet file ({_first_line(error)})",
-            file=file,
-            remedy="write or copy it again",
-        ) from None
-    order = named_columns(table.column_names, names)
-    if order is None and table.num_columns != len(names):
-        raise InputError(
-            f"{table.num_columns} column(s), but {len(names)} are needed",
-            file=file,
-            remedy=f"give the columns {', '.join(names)}",
-        )
-    if not len(table):
-        raise InputError("the file has no rows", file=file, remedy="give a file with content")
-    columns = [table.column(i) for i in order or range(len(names))]
-    checked = tuple(_text_column(c, n, file) for c, n in zip(columns, names, strict=True))
-    return Table(file, checked, lambda row: row + 1)
-
-
-def _text_column(column: Any, name: str, file: Path) -> pa.ChunkedArray:
-    """A Parquet column as strings without null or empty values."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (is_text or pa.types.is_integer(kind) or pa.types.is_string_view(kind)):
-        raise InputError(
-            f"the column {name} holds {kind}, not labels",
-            file=file,
-            remedy="store labels as strings",
-        )
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(kind)
-    column = column.cast(pa.string())
-    bad = pc.fill_null(pc.equal(column, ""), True)
-    if pc.any(bad).as_py():
-        row = pc.index(bad, True).as_py()
-        raise InputError(
-            f"empty label in the column {name}", file=file, line=row + 1, remedy="fill it in"
-        )
-    return column
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        problem = f"this is no readable Parquet file ({first_line(error)})"
+        raise place.error(problem, remedy="write or copy it again") from None
+    return arrow_columns(table, names, place, integers=True)

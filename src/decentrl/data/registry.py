@@ -21,7 +21,7 @@ _WORLD_SHARE, _WORLD_SEED = 0.2, 0
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What can be said about a dataset without reading it."""
+    """A dataset's name, job, folder and sizes, known without reading it."""
 
     name: str
     kind: str  # "alignment" or "prediction"

@@ -1,8 +1,8 @@
-"""The columns of labels that every reader makes of a file, and how they become ids."""
+"""Columns of labels, as every reader returns them, and their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
-from decentrl.errors import InputError
+from decentrl.errors import InputError, UnknownLabelError
 
 # By extension; a name without one is TSV.
 FORMATS = {
@@ -30,18 +30,33 @@ IDENTIFIER = ("id", "label")
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of one file: pyarrow string columns of equal length, no empty label."""
+    """Pyarrow string columns of equal length without empty labels, and where they come from."""
 
     file: Path
     columns: tuple[pa.ChunkedArray, ...]
     line_of: Callable[[int], int | None]  # row, from 0 -> line in the file, from 1
     literals: int = 0  # statements with a literal object, set aside
+    memory: str = ""  # what the rows are ("triples", "links") if they were never in a file
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def row(self, i: int) -> tuple[str, ...]:
         return tuple(column[i].as_py() for column in self.columns)
+
+    def error(
+        self,
+        problem: str,
+        row: int | None = None,
+        remedy: str | None = None,
+        kind: type[InputError] = InputError,
+    ) -> InputError:
+        """An error that names the file and line of ``row``, or the row of what is in memory."""
+        if self.memory:
+            place = f"the {self.memory}" if row is None else f"row {row} of the {self.memory}"
+            return kind(f"{place} (rows count from 0): {problem}", remedy=remedy)
+        line = None if row is None else self.line_of(row)
+        return kind(problem, file=self.file, line=line, remedy=remedy)
 
 
 def stem(file: Path, extension: bool = False) -> str:
@@ -52,8 +67,21 @@ def stem(file: Path, extension: bool = False) -> str:
     return Path(name).stem
 
 
+def is_text(label: object) -> bool:
+    """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
+    try:
+        return isinstance(label, str) and bool(label.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def string_columns(columns: Iterable[Iterable[str]]) -> tuple[pa.ChunkedArray, ...]:
+    """Columns of labels as those of pyarrow."""
+    return tuple(pa.chunked_array([pa.array(column, pa.string())]) for column in columns)
+
+
 def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None:
-    """Where the columns ``names`` stand in a header, or None if it does not have them all.
+    """The places of the columns ``names`` in a header, or None if it does not have them all.
 
     Those of triples may also be called subject, predicate and object.
     """
@@ -73,15 +101,35 @@ def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Ids]:
     return encoded.chunk(0).dictionary, np.concatenate(codes)
 
 
-def column_ids(
-    table: Table, column: int, vocabulary: Vocabulary, what: str, remedy: str | None = None
-) -> Ids:
-    """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
+def find_ids(table: Table, column: int, vocabulary: Vocabulary) -> Ids:
+    """The ids of a column's labels, int64[n], with -1 for each unknown one."""
     labels, codes = encode(table.columns[column])
-    ids: Ids = vocabulary.find_all(labels.to_pylist())[codes]
+    found: Ids = vocabulary.find_all(labels.to_pylist())[codes]
+    return found
+
+
+def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
+    """The sorted vocabulary of some columns of all tables."""
+    parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
+    return Vocabulary.sorted(label for part in parts for label in part)
+
+
+def column_ids(table: Table, column: int, vocabulary: Vocabulary, what: str) -> Ids:
+    """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
+    ids = find_ids(table, column, vocabulary)
     if len(ids) and ids.min() < 0:
-        raise unknown_label(table, int(np.argmax(ids < 0)), column, vocabulary, what, remedy)
+        raise unknown_label(table, int(np.argmax(ids < 0)), column, vocabulary, what)
     return ids
+
+
+def triple_ids(table: Table, entities: Vocabulary, relations: Vocabulary) -> Ids:
+    """The rows of a table as triples of ids, int64[n, 3]; unknown labels are an error."""
+    columns = [
+        column_ids(table, 0, entities, "known entity"),
+        column_ids(table, 1, relations, "known relation"),
+        column_ids(table, 2, entities, "known entity"),
+    ]
+    return np.stack(columns, axis=1)
 
 
 def unknown_label(
@@ -89,9 +137,5 @@ def unknown_label(
 ) -> InputError:
     """The error for a label, at ``row`` and ``column``, that is no ``what``."""
     label = table.row(row)[column]
-    return InputError(
-        f"{label!r} is no {what}",
-        file=table.file,
-        line=table.line_of(row),
-        remedy=remedy or did_you_mean(label, known),
-    )
+    remedy = remedy or did_you_mean(label, known)
+    return table.error(f"{label!r} is no {what}", row, remedy, UnknownLabelError)

@@ -1,4 +1,4 @@
-"""Label <-> id: deterministic, append-only."""
+"""Vocabularies: the ids of labels, deterministic and append-only."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Vocabulary:
         labels = list(labels)
         found = self.find_all(labels)
         for i in np.flatnonzero(found < 0):
-            self.id(labels[i])  # raises, in good words
+            self.id(labels[i])  # raises
         return found
 
     def find_all(self, labels: Iterable[str]) -> Ids:

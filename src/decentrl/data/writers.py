@@ -1,4 +1,4 @@
-"""Tasks to folders of the layouts that the registry reads.
+"""Writes tasks to folders of the layouts that :mod:`decentrl.data.layouts` reads.
 
 The same task always gives the same bytes. A folder appears complete or not at all.
 """
@@ -106,7 +106,7 @@ def _write(file: Path, rows: Iterable[Iterable[str]]) -> None:
 
 @contextmanager
 def _new_folder(folder: str | PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside ``folder`` that takes its place at the end, unless all fails."""
+    """A temporary folder beside ``folder`` that is renamed to it at the end; removed on errors."""
     target = Path(folder)
     if target.exists():
         raise InputError(

@@ -1,0 +1,139 @@
+"""Triples and links that are in memory: rows, arrays, data frames and Arrow tables.
+
+Data frames are read through the Arrow PyCapsule interface, or the older data frame interchange
+protocol, so that neither pandas nor polars is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from decentrl.data.table import LINK, TRIPLE, Table, is_text, named_columns, string_columns
+from decentrl.errors import InputError
+
+
+class ArrowStream(Protocol):
+    """A table of any library that can export itself to Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class InterchangeFrame(Protocol):
+    """A data frame of a library that has only the older interchange protocol."""
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any: ...
+
+
+Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | InterchangeFrame
+"""Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table."""
+
+
+def in_memory(what: str) -> Table:
+    """An empty table that names its rows in errors as ``what``, such as triples."""
+    return Table(Path(), (), lambda row: row, memory=what)
+
+
+def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
+    """The columns ``names`` of a source in memory; it may have no rows."""
+    place = in_memory("links" if names == LINK else "triples")
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return arrow_columns(_arrow(pa.table, source, place), names, place)
+    if hasattr(source, "__dataframe__"):
+        from pyarrow.interchange import from_dataframe
+
+        return arrow_columns(_arrow(from_dataframe, source, place), names, place)
+    if not isinstance(source, Iterable) or isinstance(source, bytes):
+        raise InputError(
+            f"{type(source).__name__} is no source of {place.memory}",
+            remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
+        )
+    return _from_rows(source, names, place)
+
+
+def _arrow(convert: Any, source: Any, place: Table) -> pa.Table:
+    try:
+        return convert(source)
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise place.error(
+            f"this {type(source).__name__} is no table of text ({first_line(error)})",
+            remedy="convert its labels to text, for example with astype(str)",
+        ) from None
+
+
+def _from_rows(source: Iterable[Any], names: tuple[str, ...], place: Table) -> Table:
+    rows = list(source)
+    for i, row in enumerate(rows):
+        whole = type(row) in (tuple, list) or (
+            isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
+        )
+        if not whole or len(row) != len(names):
+            raise place.error(
+                f"{row!r} is none of the {place.memory}", i, f"give ({', '.join(names)})"
+            )
+    return label_columns(list(zip(*rows, strict=True)) or [()] * len(names), names, place)
+
+
+def label_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], place: Table) -> Table:
+    """Columns of labels, each checked to be text; ``place`` names the source in errors."""
+    for column, name in zip(columns, names, strict=True):
+        if not all(map(is_text, column)):
+            row, label = next((i, x) for i, x in enumerate(column) if not is_text(x))
+            problem = f"the {name} {label!r} is no text"
+            raise place.error(problem, row, "give non-empty strings; convert others with str()")
+    return replace(place, columns=string_columns(columns))
+
+
+def arrow_columns(
+    table: pa.Table, names: tuple[str, ...], place: Table, integers: bool = False
+) -> Table:
+    """The columns ``names`` of an Arrow table: those of these names, or all if the number fits.
+
+    Args:
+        place: names the source in errors.
+        integers: integers are labels too.
+    """
+    described = table.schema.pandas_metadata or {}
+    index = [x for x in described.get("index_columns", ()) if isinstance(x, str)]
+    table = table.drop_columns([x for x in index if x in table.column_names and x not in names])
+    order = named_columns(table.column_names, names)
+    if order is None and table.num_columns != len(names):
+        raise place.error(
+            f"{table.num_columns} column(s), but {len(names)} are needed",
+            remedy=f"give the columns {', '.join(names)}",
+        )
+    columns = [table.column(i) for i in order or range(len(names))]
+    checked = (_text_column(c, n, place, integers) for c, n in zip(columns, names, strict=True))
+    return replace(place, columns=tuple(checked))
+
+
+def _text_column(column: Any, name: str, place: Table, integers: bool) -> pa.ChunkedArray:
+    """An Arrow column as strings without null or empty values."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    types = pa.types
+    text = [types.is_string, types.is_large_string, types.is_string_view, types.is_null]
+    if not any(test(kind) for test in text) and not (integers and types.is_integer(kind)):
+        raise place.error(
+            f"the column {name} holds {kind}, not labels",
+            remedy="store labels as strings" if integers else "convert it with astype(str)",
+        )
+    if types.is_dictionary(column.type):
+        column = column.cast(kind)
+    column = column.cast(pa.string())
+    bad = pc.fill_null(pc.equal(column, ""), True)
+    if pc.any(bad).as_py():
+        row = pc.index(bad, True).as_py()
+        raise place.error(f"empty label in the column {name}", row, "fill it in")
+    return column
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type."""
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
