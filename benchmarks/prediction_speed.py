@@ -21,7 +21,7 @@ import torch
 from decentrl import load_dataset
 from decentrl.data.graph_task import GraphTask
 from decentrl.predictor import Predictor
-from decentrl.runs.run import peak_memory
+from decentrl.runs.machine import peak_memory
 from decentrl.training.loop import Row
 
 

@@ -214,7 +214,7 @@ def _print(console: Console, target: Target, store: Store) -> None:
 def _show(
     targets: list[Target], scale: Scale, store: Store, pages: Path, outcome: Outcome | None
 ) -> None:
-    from decentrl.cli.common import wide_console
+    from decentrl.cli.console import wide_console
     from studies.site import write_site
 
     console: Console = wide_console()

@@ -100,7 +100,7 @@ def _complete(run: Run, task: GraphTask, device: str) -> Facts:
 
 def _learned(model: Any, evaluation_started: float) -> Facts:
     """Times, the device, and how validation went."""
-    from decentrl.runs.run import device_name, peak_memory
+    from decentrl.runs.machine import device_name, peak_memory
 
     epochs = [row for row in model.history if not any(x.startswith("valid_") for x in row)]
     epochs = epochs or model.history

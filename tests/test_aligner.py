@@ -74,7 +74,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
 ) -> None:
     again = make().fit(task)
     assert torch.equal(vectors(again), vectors(fitted))
-    assert all(torch.equal(again.learned.weights[name], t) for name, t in fitted.learned.weights.items())
+    assert all(
+        torch.equal(again.learned.weights[name], t) for name, t in fitted.learned.weights.items()
+    )
     losses = [[row["loss"] for row in aligner.history] for aligner in (fitted, again)]
     assert losses[0] == losses[1]
     other = make(seed=1).fit(task)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from decentrl.cli.options import plain_console
+from decentrl.cli.console import plain_console
 from decentrl.runs.run import read_settings
 from decentrl.training import loop
 
@@ -291,7 +291,7 @@ def test_what_cannot_be_written_is_one_line(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "m.tsv")
 
-    monkeypatch.setattr("decentrl.cli.alignment.write_table", full)
+    monkeypatch.setattr("decentrl.cli.console.write_table", full)
     done = decentrl("match", world_run, "-o", "m.tsv", "--device", "cpu")
     assert (done.code, done.err) == (2, "error: m.tsv: No space left on device\n")
 

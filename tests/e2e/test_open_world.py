@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decentrl.nn.alignment import AlignmentModel
+from decentrl.nn.relational import RelationalModel
 from safetensors import safe_open
 
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
 from decentrl.growth.alignment_state import merged_graphs
-from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.relational import RelationalModel
 from decentrl.training.fitting import TrainingContext
 
 QUICK = ("model.dim=16", "training.epochs=2")
@@ -160,7 +160,9 @@ def test_the_default_preset_reads_no_input_embedding_of_a_new_entity(
     settings = (f"distillation.induce={induce}", "propagation.weight=0", "self_training.rounds=0")
     aligner = strong(task, None, *settings, "training.refit=false", "training.epochs=1")
     before = encode_again(aligner, aligner.learned.weights)
-    assert torch.equal(before, torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]]))
+    assert torch.equal(
+        before, torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]])
+    )
     left, right = unseen(task)
     rows = torch.from_numpy(np.concatenate((left, right + len(task.left.entities))))
     weights = {name: tensor.clone() for name, tensor in aligner.learned.weights.items()}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from decentrl.nn.alignment import AlignmentModel, join
 
 from decentrl.config import DistillationConfig, ModelConfig
 from decentrl.nn import GraphView
-from decentrl.nn.alignment import AlignmentModel, join
 
 N, R, D, K = 6, 2, 4, 2
 TRIPLES = np.array([(0, 0, 1), (1, 1, 2), (2, 0, 3), (3, 1, 4), (4, 0, 0)], np.int64)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from decentrl.nn.alignment import join
 from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import RowNorm
-from decentrl.nn.alignment import join
 from decentrl.nn.losses import contrastive_alignment_loss, hard_sample_loss, joined_dots
 
 N, D = 7, 5

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from decentrl.nn.alignment import AlignmentModel
+from decentrl.training.alignment import AlignmentObjective
 
 from decentrl.config import Config
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.alignment import AlignmentModel
-from decentrl.training.alignment import AlignmentObjective
 from decentrl.training.unlinked import Unlinked
 
 SIZE = 12  # entities a side; the last one of each has no triple

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
-from decentrl.config import Config
-from decentrl.graph.centralised import CentralisedView
-from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import join
 from decentrl.nn.rivals.alinet import relation_loss
 from decentrl.training.centralised import CentralisedObjective
 from decentrl.training.encoders import MODELS
+
+from decentrl.config import Config
+from decentrl.graph.centralised import CentralisedView
+from decentrl.graph.merged import MergedGraph
 from decentrl.training.unlinked import Unlinked
 
 SIZE = 20  # entities a side; the last one of each has no triple

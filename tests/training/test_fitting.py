@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from decentrl.nn.relational import RelationalModel
 from torch import Tensor
 
 from decentrl.config import Config
@@ -20,7 +21,6 @@ from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.matching.matchers import apply_matcher
-from decentrl.nn.relational import RelationalModel
 from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
@@ -321,7 +321,9 @@ def test_a_round_learns_from_the_found_links_too() -> None:
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
 def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
     """By what known links alone say of it, before anything was found."""
-    config = configured("self_training.counterpart_weight=0.2", "propagation.weight=0.4", encoder=encoder)
+    config = configured(
+        "self_training.counterpart_weight=0.2", "propagation.weight=0.4", encoder=encoder
+    )
     steps = Pass(world(config, opened=opened), LINKS + OFFSET, NONE)
     steps.start()
     before = steps.vectors("known")
@@ -347,7 +349,9 @@ def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, ope
 def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
     few = "self_training.mass=0.9"
     found = [
-        fit(configured(few, f"self_training.counterpart_weight={told}", encoder="none", rounds=3)).found
+        fit(
+            configured(few, f"self_training.counterpart_weight={told}", encoder="none", rounds=3)
+        ).found
         for told in (0, 0.5)
     ]
     assert len(found[0])

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from decentrl.nn.relational import RelationalModel
+from decentrl.training.relational import RelationalObjective
 from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import RelationalView
-from decentrl.nn.relational import RelationalModel
 from decentrl.training import relational
 from decentrl.training.loop import train
-from decentrl.training.relational import RelationalObjective
 
 SIZE, SEEN, R, D = 13, 10, 2, 6
 # Entities 10 … 12 of either side have no triple in training. Later 10 comes to know 0 and 1, and

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from decentrl.nn.rivals.translational import TranslationalModel
+from decentrl.training.translational import TranslationalObjective
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.rivals.translational import TranslationalModel
-from decentrl.training.translational import TranslationalObjective
 from decentrl.training.unlinked import Unlinked
 
 SIZE = 6

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from math import isfinite
@@ -160,7 +160,7 @@ class Settings:
         changed = {
             name: replace(getattr(self, name), epochs=fewer(getattr(self, name).epochs))
             for name in section_names(type(self))
-            if hasattr(getattr(self, name), "epochs")
+            if "epochs" in _names_of(type(getattr(self, name)))
         }
         return replace(self, **changed)
 
@@ -227,7 +227,8 @@ def section_names(settings: type[Settings]) -> list[str]:
 
 
 def _names_of(kind: type | None) -> set[str]:
-    return set() if kind is None else {f.name for f in fields(kind)}
+    """The settings of a section."""
+    return {f.name for f in fields(kind)} if is_dataclass(kind) else set()
 
 
 def _presets(folder: str) -> Any:

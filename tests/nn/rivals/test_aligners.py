@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-from decentrl.config import ModelConfig
-from decentrl.errors import ConfigError
-from decentrl.graph.centralised import CentralisedView
-from decentrl.graph.merged import MergedGraph
 from decentrl.nn.alignment import join
 from decentrl.nn.rivals.alinet import AliNet, GatedLayer, relation_loss
 from decentrl.nn.rivals.centralised import CentralisedModel
 from decentrl.nn.rivals.gat import GAT, SelfAttention
 from decentrl.nn.rivals.gcn import GCNAlign
 from decentrl.nn.rivals.translational import TranslationalModel
+from torch import Tensor
+
+from decentrl.config import ModelConfig
+from decentrl.errors import ConfigError
+from decentrl.graph.centralised import CentralisedView
+from decentrl.graph.merged import MergedGraph
 
 N, R, D = 8, 3, 5
 LEFT = np.array(
