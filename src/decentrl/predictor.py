@@ -35,8 +35,8 @@ from decentrl.growth.growing_model import REFIT, GrowingModel
 from decentrl.growth.prediction_state import SIDE, PredictionState, splits_of, view_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.device import cuda_devices
-from decentrl.nn.prediction import PredictionModel
 from decentrl.scorers.completion import Answer, Completion
+from decentrl.scorers.model import PredictionModel
 from decentrl.storage.additions import Addition
 from decentrl.storage.bundle import Bundle
 from decentrl.training.loop import Row, train
@@ -129,7 +129,7 @@ class Predictor(GrowingModel[PredictionState]):
             objective = PredictionObjective(
                 model,
                 splits.train,
-                view_of(self.config, splits.train, task, self.device),
+                view_of(model, splits.train, task, self.device),
                 self.config,
                 known_valid,
                 splits.queries(splits.train, known_valid),
@@ -157,7 +157,7 @@ class Predictor(GrowingModel[PredictionState]):
         if not len(valid):
             return None
         then = replace(splits, later=splits.later[:0])
-        vectors = model.embed(view_of(self.config, then.now, task, self.device))
+        vectors = model.embed(view_of(model, then.now, task, self.device))
         completion = Completion(model, vectors, then)
         return completion.calibrated(then.queries(valid), then.known)
 

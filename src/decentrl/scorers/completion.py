@@ -16,7 +16,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence, expected_calibration_error, fit_confidence
-from decentrl.nn.prediction import PredictionModel
+from decentrl.scorers.model import PredictionModel
 
 CALIBRATED = 10
 """Best answers of a held-out question that calibration looks at."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from decentrl.graph.baselines import BaselineView
-from decentrl.nn.rivals.lan import LAN
+from decentrl.scorers.rivals.lan import LAN
 
 N, R, D = 8, 3, 4
 KNOWN = np.array(

@@ -11,8 +11,8 @@ from torch.autograd import gradcheck
 from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.decoders import DistMult
-from decentrl.nn.prediction import PredictionModel
-from decentrl.nn.rivals.compgcn import (
+from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.rivals.compgcn import (
     CompGCN,
     CompGCNLayer,
     relation_stages,

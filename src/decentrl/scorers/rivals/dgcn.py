@@ -6,8 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import DGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
 
 HEAD, TAIL, SELF = 0, 1, 2
 """Directions of an edge i ← j: i is the triple's head, its tail, or j itself."""
@@ -74,3 +78,11 @@ class DGCN(nn.Module):
         for layer in self.layers:
             h = layer(h, view, kept)
         return h
+
+
+@register_prediction_encoder(DGCNSettings)
+class DGCNEncoder(RivalEncoder):
+    """D-GCN as an encoder of prediction."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__(DGCN(n_entities, n_relations, config.model.dim, config.model.layers))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from decentrl.graph.baselines import BaselineView
-from decentrl.nn.rivals.rgcn import RGCN
+from decentrl.scorers.rivals.rgcn import RGCN
 
 N, R, D, BASES = 8, 3, 4, 2
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.

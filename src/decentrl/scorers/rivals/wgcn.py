@@ -5,9 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import WGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.nn.rivals.batch_norm import SeenBatchNorm
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
 
 class WGCNLayer(nn.Module):
@@ -58,3 +62,11 @@ class WGCN(nn.Module):
         for layer in self.layers:
             h = layer(h, view, kept)
         return h
+
+
+@register_prediction_encoder(WGCNSettings)
+class WGCNEncoder(RivalEncoder):
+    """W-GCN as an encoder of prediction."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__(WGCN(n_entities, n_relations, config.model.dim, config.model.layers))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from decentrl.graph.baselines import BaselineView
-from decentrl.nn.rivals.wgcn import WGCN
+from decentrl.scorers.rivals.wgcn import WGCN
 
 N, R, D = 8, 3, 4
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.

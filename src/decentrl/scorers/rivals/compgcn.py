@@ -8,11 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import CompGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import gather, weighted_sum
 from decentrl.nn.decoders import Decoder
 from decentrl.nn.dropout import ByteDropout
-from decentrl.nn.rivals.batch_norm import SeenBatchNorm
+from decentrl.scorers.encoder import Encoded
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
 
 class RelationUpdate(nn.Module):
@@ -171,3 +176,28 @@ def _shares(view: BaselineView, like: Tensor, kept: Tensor | None) -> Tensor:
     received, sent = graph.degrees(), torch.bincount(senders, minlength=2 * n)
     shares = (received[graph.rows] * sent[senders]).to(like.dtype).rsqrt()
     return shares if kept is None else shares * kept[view.message_edges]
+
+
+@register_prediction_encoder(CompGCNSettings)
+class CompGCNEncoder(RivalEncoder):
+    """CompGCN as an encoder of prediction, which updates the relations of its decoder."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        model = config.model
+        # ConvE normalises a question, so long answers have scores that saturate, and its image, in
+        # which long heads hide the relation beneath them.
+        unit = config.decoder.name == "conve"
+        super().__init__(CompGCN(n_entities, model.dim, model.layers, unit=unit))
+        self.layers = model.layers
+        self._decoder: list[Decoder] = []  # in a list: its weights are not the encoder's
+
+    def attach(self, decoder: Decoder) -> None:
+        update_relations(decoder, self.layers)
+        self._decoder = [decoder]
+
+    def forward(
+        self, view: BaselineView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
+    ) -> Encoded:
+        (decoder,) = self._decoder
+        stages = relation_stages(decoder)
+        return self.baseline(view, inputs, stages, None if kept is None else kept[0]), []

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import LANSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import (
     edge_dots,
@@ -14,6 +16,8 @@ from decentrl.nn.aggregate import (
     segment_sum,
     weighted_sum,
 )
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
 
 
 class LAN(nn.Module):
@@ -33,9 +37,6 @@ class LAN(nn.Module):
     compared with all answers: the rules ask for the mean over the questions, and the attention
     does without.
     """
-
-    input_dropout = 0.2
-    """Share of the entities whose input embedding is left out in a step, as if they were new."""
 
     def __init__(self, n_entities: int, n_relations: int, dim: int) -> None:
         super().__init__()
@@ -78,3 +79,13 @@ class LAN(nn.Module):
         projected = gather(inputs, pairs.rows) - along[:, None] * gather(units, pairs.columns)
         logits = self.score(torch.tanh(self.key(projected))).squeeze(-1)
         return segment_softmax(logits.index_select(0, edges.edge_pair), edges.nodes, kept)
+
+
+@register_prediction_encoder(LANSettings)
+class LANEncoder(RivalEncoder):
+    """LAN as an encoder of prediction."""
+
+    input_dropout = 0.2
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__(LAN(n_entities, n_relations, config.model.dim))

@@ -6,8 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import RGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import RivalEncoder
 
 
 class RGCNLayer(nn.Module):
@@ -92,3 +96,11 @@ class RGCN(nn.Module):
         # Counts are whole numbers, so their order makes no difference.
         counts = like.new_zeros(len(there)).index_add_(0, view.groups, there)
         return there / counts.clamp(min=1)[view.groups]
+
+
+@register_prediction_encoder(RGCNSettings)
+class RGCNEncoder(RivalEncoder):
+    """R-GCN as an encoder of prediction."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__(RGCN(n_entities, n_relations, config.model.dim, config.model.layers))

@@ -13,8 +13,7 @@ from torch import Tensor
 from decentrl.config import PredictionConfig
 from decentrl.nn.dan import NeighbourAttention
 from decentrl.nn.decoders import DECODERS
-from decentrl.nn.prediction import SCALE, PredictionModel
-from decentrl.training.prediction import make_view
+from decentrl.scorers.model import SCALE, PredictionModel
 
 N, R, D = 10, 3, 4
 # A ring of 0 … 5 with two chords. 0 and 6 have the same neighbours by the same relations.
@@ -34,10 +33,11 @@ outputs = pytest.mark.parametrize("output", ["tied", "table"])
 
 
 def configured(*settings: str) -> PredictionConfig:
-    config = PredictionConfig()
-    for setting in (f"model.dim={D}", "model.dropout=0", *settings):
-        config = config.with_setting(setting)
-    return config
+    if "model.encoder=none" in settings:  # a table has none of these settings
+        others = ("model.own=", "model.hidden=", "model.layers=", "distillation.")
+        settings = tuple(text for text in settings if not text.startswith(others))
+    plain = (f"model.dim={D}", "model.dropout=0", "model.hidden=1.0", "distillation.weight=0.3")
+    return PredictionConfig.from_preset("paper", plain).with_setting(*settings)
 
 
 def make(*settings: str) -> PredictionModel:
@@ -52,7 +52,7 @@ def make(*settings: str) -> PredictionModel:
 
 def view_of(model: PredictionModel, triples: np.ndarray | None = None) -> Any:
     triples = np.concatenate((KNOWN, LATER)) if triples is None else triples
-    return make_view(triples, KNOWN, N, R, model.config, "cpu")
+    return model.encoder.read(triples, KNOWN, N, R, torch.device("cpu"))
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -65,7 +65,7 @@ def normed(rows: Tensor) -> Tensor:
 
 def inputs_of(model: PredictionModel) -> Tensor | None:
     """The embeddings that neighbours are read by."""
-    return None if model.encode(view_of(model)) is None else model.teacher
+    return model.encoder.embeddings if model.made else None
 
 
 # What an entity's vector is made of.
@@ -80,11 +80,11 @@ def test_a_vector_is_what_neighbours_say_and_what_is_its_own(
     model = make(*settings, "decoder.normalise=false").eval()
     view = view_of(model)
     g, x = model.encode(view), model.embed(view)
-    if g is None or own != "off":
+    if not model.made or own != "off":
         assert model.own is not None
         e = model.own.detach().clone()
         e[UNSEEN] = 0
-    if g is None:
+    if not model.made:
         expected = e
     else:
         assert own in ("off", "add", "concatenate")
@@ -143,7 +143,7 @@ def test_one_layer_of_neighbours_knows_nothing_of_the_entity_itself(output: str)
     for i in range(N):
         changed = make(*settings)
         with torch.no_grad():
-            changed.inputs[i] = 100 * randn(D, seed=5)
+            changed.encoder.embeddings[i] = 100 * randn(D, seed=5)
         found, before = changed.embed(view), model.embed(view)
         assert torch.equal(found[i], before[i])
         assert torch.equal(found, before) == (i in UNSEEN)  # others do notice whom they know
@@ -157,7 +157,7 @@ def test_the_first_layer_of_relations_knows_nothing_of_the_entity_itself() -> No
     for i in range(N):
         changed = make(*settings)
         with torch.no_grad():
-            changed.teacher[i] = torch.nan
+            changed.encoder.embeddings[i] = torch.nan
         assert torch.equal(changed.embed(view)[i, :D], model.embed(view)[i, :D])
 
 
@@ -184,12 +184,9 @@ def test_their_own_embeddings_tell_them_apart(encoder: str, own: str) -> None:
 def test_hidden_edges_have_no_say(encoder: str) -> None:
     model = make(f"model.encoder={encoder}", "model.layers=1")
     view = view_of(model, KNOWN)
-    graphs = [view.first] if encoder == "dan" else [view.edges.nodes, view.first]
-    masks = [(graph.rows != 2) | (graph.columns != 4) for graph in graphs]
-    kept = masks[0] if encoder == "dan" else tuple(masks)
+    graphs = model.encoder.edges(view)
+    kept = tuple((graph.rows != 2) | (graph.columns != 4) for graph in graphs)
     found, whole = model.encode(view, kept), model.encode(view)
-    assert found is not None
-    assert whole is not None
     # What 2 reads is another thing now, and so is what its neighbours read of it in layer 1.
     moved = [2] if encoder == "dan" else [1, 2, 3, 4]
     assert (found != whole).any(1).nonzero()[:, 0].tolist() == moved
@@ -346,19 +343,19 @@ def test_some_input_embeddings_are_not_read_while_training(
 ) -> None:
     settings = (f"model.encoder={encoder}", "model.layers=1")
     model, plain = make(*settings).train(), make(*settings)
-    monkeypatch.setattr(model, "input_dropout", 0.4)
+    monkeypatch.setattr(model.encoder, "input_dropout", 0.4)
     view, known = view_of(model, KNOWN), list[Tensor]()
-    stored = model.teacher.detach().clone()
+    stored = model.encoder.embeddings.detach().clone()
     for seed in range(60):
         torch.manual_seed(seed)
         found = model.encode(view)
         torch.manual_seed(seed)
         known.append(torch.rand(N, 1) >= 0.4)
         with torch.no_grad():
-            plain.teacher.copy_(stored * known[-1])  # a row is there or it is 0
+            plain.encoder.embeddings.copy_(stored * known[-1])  # a row is there or it is 0
         torch.testing.assert_close(found, plain.encode(view))
     assert 0.5 < torch.stack(known).double().mean() < 0.7
-    assert torch.equal(model.teacher, stored)
+    assert torch.equal(model.encoder.embeddings, stored)
     torch.testing.assert_close(model.embed(view), make(*settings).embed(view))
 
 
@@ -411,7 +408,7 @@ def test_input_embeddings_teach_where_that_has_a_weight(
 ) -> None:
     model = make(f"model.encoder={encoder}", setting)
     assert (model.distillation is not None) == expected
-    assert model.teacher.shape == (N, D)
+    assert model.encoder.embeddings.shape == (N, D)
     if model.distillation is not None:
         g = model.encode(view_of(model))
         assert g is not None
