@@ -64,7 +64,7 @@ def rehearse(task: AlignmentTask, seed: int, new: str = "both") -> AlignmentTask
 def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Matcher, entities and metrics, left to right."""
     if candidates != "unlinked":
-        for row in aligner.evaluate((candidates,))[0]:
+        for row in aligner.evaluate((candidates,)).rows:
             if row["direction"] == "left-right" and row["subset"] != "all":
                 yield row["matcher"], row["subset"], row
         return

@@ -83,7 +83,7 @@ class _Cosines:
         self.sides, self.links, self.budget = sides, links, budget
         k, width = len(links), max(len(side) for side in sides)
         self.shared: Tensor | None = None
-        distinct = all(len(ends.unique()) == k for ends in links.unbind(1))
+        distinct = all(len(torch.unique(ends)) == k for ends in links.unbind(1))
         if distinct and fits(k, width, sides[0], budget):
             self.shared = empty_matrix(k, width, sides[0])
         self.square = False  # whether the first k columns are filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.errors import ConfigError
 from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
 from decentrl.matching.confidence import Confidence, evidence
 from decentrl.matching.matchers import apply_matcher
@@ -148,3 +149,31 @@ def answer(
         columns[unsure] = -1
     scores = scores.where(columns >= 0, torch.nan)
     return Answers(columns, scores.float(), sure.float())
+
+
+def check_question(top: int, assign: str) -> None:
+    """Raise if no match can be given in this way."""
+    if top < 1:
+        raise ConfigError(f"top is {top}; it must be at least 1")
+    if assign not in ASSIGNMENTS:
+        raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
+    if assign != "nearest" and top > 1:
+        raise ConfigError(f"{assign} assignment has one match for each; use top=1")
+
+
+def threshold_of(
+    asked: float | Literal["fitted"] | None, confidence: Confidence | None
+) -> float | None:
+    """The least confidence that a match must have; None if all are given."""
+    if asked is None:
+        return None
+    if confidence is None:
+        raise ConfigError(
+            "no confidence was learned for these matches, so none can be left out; train with "
+            "validation links (training.valid) and match with the run's own matcher"
+        )
+    if asked == "fitted":
+        return confidence.threshold
+    if isinstance(asked, str) or not 0 <= asked <= 1:
+        raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
+    return asked
