@@ -48,7 +48,10 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "paper": ("paper", ()),
     "paper-code": ("paper-code", ()),
     "propagate": ("propagate", ()),
-    "strong-self": ("strong", ("self_training.rounds=3",)),
+    "strong-self": (
+        "strong",
+        ("self_training.rounds=3", "self_training.counterpart_weight=0.04"),
+    ),
     "strong": ("strong", ()),
 }
 NAMES = ("hits@1", "hits@10", "mrr")

@@ -60,7 +60,7 @@ def published(name: str) -> tuple[AlignmentTask, dict[str, Any]]:
 
 def hits(aligner: Aligner) -> float:
     matcher = aligner.config.matching.matcher
-    rows = aligner.evaluate(("test",))[0]
+    rows = aligner.evaluate(("test",)).rows
     wanted = {"direction": "left-right", "matcher": matcher, "subset": "all"}
     (row,) = [row for row in rows if wanted.items() <= row.items()]
     return float(row["hits@1"])

@@ -70,7 +70,8 @@ def _align(run: Run, task: AlignmentTask, device: str) -> Facts:
     assert isinstance(config, Config)
     aligner = Aligner(config, device).fit(task)
     started = time.perf_counter()
-    rows, ranks = aligner.evaluate()
+    evaluation = aligner.evaluate()
+    rows, ranks = evaluation.rows, evaluation.ranks
     facts = _learned(aligner, started)
     facts |= {
         "results": rows,
@@ -90,7 +91,7 @@ def _complete(run: Run, task: GraphTask, device: str) -> Facts:
     assert isinstance(config, PredictionConfig)
     predictor = Predictor(config, device).fit(task)
     started = time.perf_counter()
-    rows = [row for row in predictor.evaluate()[0] if row["group"] != "relation"]
+    rows = [row for row in predictor.evaluate().rows if row["group"] != "relation"]
     facts = _learned(predictor, started)
     return facts | {
         "results": rows,

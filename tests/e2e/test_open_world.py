@@ -143,7 +143,7 @@ def test_new_entities_have_vectors_and_matches_with_the_default_preset(
         assert np.isfinite(table["score"].to_numpy()).all()
         assert np.isfinite(table["confidence"].to_numpy()).all()
     assert task.unknown is not None
-    rows, _ = aligner.evaluate(candidates=("test",))
+    rows = aligner.evaluate(candidates=("test",)).rows
     (row,) = [
         row
         for row in rows

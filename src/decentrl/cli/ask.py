@@ -70,7 +70,7 @@ def evaluate(
         raise ConfigError("this run is about alignment; it has --links, no triples or --relations")
     others = check_test_files(kind.two_graphs, links, triples)
     model = load_model(opened, device)
-    rows, _ = model.evaluate(**{"links" if kind.two_graphs else "triples": others})
+    rows = model.evaluate(**{"links" if kind.two_graphs else "triples": others}).rows
     results: dict[str, Any] = {
         "dataset": model.task.name,
         "open_world": model.task.open_world,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Settings, must_grow
+from decentrl.data.results import ResultTable
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
@@ -308,16 +309,16 @@ class GrowingModel(ABC, Generic[L]):
 
     unit_vectors: ClassVar[bool] = True
 
-    def _neighbours(self, entity: str, side: str, among: str, top: int, ann: bool) -> pa.Table:
+    def _neighbours(self, entity: str, side: str, among: str, top: int, ann: bool) -> ResultTable:
         id = self.growing.sides[side].entities.id(entity)
         ids, cosines = neighbours(self.growing, self.indexes, id, side, among, top, ann)
-        return pa.table(
-            {
-                "entity": pa.array(self.growing.sides[among].entities.take(ids), pa.string()),
-                "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
-                "cosine": cosines.numpy(),
-            }
-        )
+        labels = self.growing.sides[among].entities.take(ids)
+        columns = {
+            "entity": pa.array(labels, pa.string()),
+            "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
+            "cosine": cosines.numpy(),
+        }
+        return ResultTable(pa.table(columns))
 
     # Opening a run
 

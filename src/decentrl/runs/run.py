@@ -72,7 +72,7 @@ _ALIGN = Job(
     step="match",
     file="matches.parquet",
     answers=lambda aligner: aligner.match(top=1),
-    samples=lambda aligner: aligner.test_matches(),
+    samples=lambda aligner: aligner.test_matches().to_pylist(),
     found=lambda aligner, _: {
         "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
         "confidence": aligner.confidence(),
@@ -133,10 +133,10 @@ def make_run(
         on_trained()
 
     started = time.perf_counter()
-    rows = model.evaluate()[0] if len(task.test) else []
+    rows = model.evaluate().rows if len(task.test) else []
     answers = job.answers(model)
     with whole_files(folder / job.file) as (part,):
-        pq.write_table(answers, part)
+        pq.write_table(answers.to_arrow(), part)
     model.seconds[job.step] = time.perf_counter() - started
     results = {
         "dataset": task.name,
