@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from decentrl.graph.baselines import BaselineView
-from decentrl.scorers.rivals.dgcn import DGCN
+from decentrl.scorers.rivals.base import LayeredNetwork
+from decentrl.scorers.rivals.dgcn import DGCNLayer
 
 N, R, D = 8, 3, 4
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.
@@ -22,10 +23,11 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(layers: int = 2) -> DGCN:
+def make(layers: int = 2) -> LayeredNetwork:
     """A network whose biases are not 0, as they are at first."""
     torch.manual_seed(0)
-    model = DGCN(N, R, D, layers).double()
+    made = (DGCNLayer(R, D) for _ in range(layers))
+    model = LayeredNetwork(N, D, made).double()
     with torch.no_grad():
         for k, layer in enumerate(model.layers):
             layer.biases.copy_(randn(2 * R + 1, D, seed=2 * k + 1))
@@ -37,7 +39,7 @@ def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
     return BaselineView.of(triples, TRIPLES, N, R)
 
 
-def looped(model: DGCN, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
+def looped(model: LayeredNetwork, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
     """One message at a time."""
     for layer in model.layers:
         matrices = [linear.weight for linear in layer.values]

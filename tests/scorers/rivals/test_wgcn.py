@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from decentrl.graph.baselines import BaselineView
-from decentrl.scorers.rivals.wgcn import WGCN
+from decentrl.scorers.rivals.base import LayeredNetwork
+from decentrl.scorers.rivals.wgcn import WGCNLayer
 
 N, R, D = 8, 3, 4
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.
@@ -22,9 +23,10 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(layers: int = 2) -> WGCN:
+def make(layers: int = 2) -> LayeredNetwork:
     torch.manual_seed(0)
-    model = WGCN(N, R, D, layers).double()
+    made = (WGCNLayer(R, D) for _ in range(layers))
+    model = LayeredNetwork(N, D, made).double()
     with torch.no_grad():
         for k, layer in enumerate(model.layers):
             layer.alpha.copy_(randn(R, seed=k + 1))
@@ -37,7 +39,7 @@ def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
     return BaselineView.of(triples, TRIPLES, N, R)
 
 
-def dense(model: WGCN, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
+def dense(model: LayeredNetwork, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
     """tanh norm (Σ_r α_r A_r h W + h W) with A_r symmetric, N × N."""
     seen = np.unique(TRIPLES[:, [0, 2]])
     for layer in model.layers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -44,3 +45,28 @@ class RivalEncoder(PredictionEncoder):
         self, view: BaselineView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
     ) -> Encoded:
         return self.baseline(view, inputs, None if kept is None else kept[0]), []
+
+
+class LayeredNetwork(nn.Module):
+    """Layers h' = layer(h, view, kept) over a table of input embeddings.
+
+    It is centralised: an entity's own embedding takes part, and where that was never trained it is
+    read as it was initialised.
+    """
+
+    def __init__(self, n_entities: int, dim: int, layers: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(n_entities, dim))
+        nn.init.normal_(self.entities, std=dim**-0.5)
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Input embeddings [n_entities, dim] → vectors of that shape.
+
+        Args:
+            kept: bool[n_edges], the edges that count; all by default.
+        """
+        h = inputs
+        for layer in self.layers:
+            h = layer(h, view, kept)
+        return h

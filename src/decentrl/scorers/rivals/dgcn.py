@@ -11,7 +11,7 @@ from decentrl.config.prediction import DGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
 from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
 
 HEAD, TAIL, SELF = 0, 1, 2
 """Directions of an edge i ← j: i is the triple's head, its tail, or j itself."""
@@ -40,7 +40,7 @@ class DGCNLayer(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
-        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :meth:`DGCN.forward`."""
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredNetwork`."""
         nodes, relations = view.edges.nodes, view.edges.relations
         as_tail = relations.columns >= relations.n_columns // 2
         scores = self.gate(h)
@@ -55,34 +55,11 @@ class DGCNLayer(nn.Module):
         return F.relu(total)
 
 
-class DGCN(nn.Module):
-    """Layers of :class:`DGCNLayer` over a table of input embeddings.
-
-    It is centralised: an entity's own embedding takes part, and where that was never trained it is
-    read as it was initialised.
-    """
-
-    def __init__(self, n_entities: int, n_relations: int, dim: int, layers: int) -> None:
-        super().__init__()
-        self.entities = nn.Parameter(torch.empty(n_entities, dim))
-        nn.init.normal_(self.entities, std=dim**-0.5)
-        self.layers = nn.ModuleList(DGCNLayer(n_relations, dim) for _ in range(layers))
-
-    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Input embeddings [n_entities, dim] → vectors of that shape.
-
-        Args:
-            kept: bool[n_edges], the edges that count; all by default.
-        """
-        h = inputs
-        for layer in self.layers:
-            h = layer(h, view, kept)
-        return h
-
-
 @register_prediction_encoder(DGCNSettings)
 class DGCNEncoder(RivalEncoder):
     """D-GCN as an encoder of prediction."""
 
     def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        super().__init__(DGCN(n_entities, n_relations, config.model.dim, config.model.layers))
+        dim, depth = config.model.dim, config.model.layers
+        layers = (DGCNLayer(n_relations, dim) for _ in range(depth))
+        super().__init__(LayeredNetwork(n_entities, dim, layers))

@@ -10,7 +10,7 @@ from decentrl.config.prediction import WGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
 from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
 from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
 
@@ -31,7 +31,7 @@ class WGCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.value.weight)
 
     def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
-        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :meth:`WGCN.forward`."""
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredNetwork`."""
         weights = self.alpha.repeat(2).index_select(0, view.edges.relations.columns)
         weights = weights if kept is None else weights * kept
         values = self.value(h)
@@ -39,34 +39,11 @@ class WGCNLayer(nn.Module):
         return torch.tanh(self.norm(total, view.seen))
 
 
-class WGCN(nn.Module):
-    """Layers of :class:`WGCNLayer` over a table of input embeddings.
-
-    It is centralised: an entity's own embedding takes part, and where that was never trained it is
-    read as it was initialised.
-    """
-
-    def __init__(self, n_entities: int, n_relations: int, dim: int, layers: int) -> None:
-        super().__init__()
-        self.entities = nn.Parameter(torch.empty(n_entities, dim))
-        nn.init.xavier_uniform_(self.entities)
-        self.layers = nn.ModuleList(WGCNLayer(n_relations, dim) for _ in range(layers))
-
-    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Input embeddings [n_entities, dim] → vectors of that shape.
-
-        Args:
-            kept: bool[n_edges], the edges that count; all by default.
-        """
-        h = inputs
-        for layer in self.layers:
-            h = layer(h, view, kept)
-        return h
-
-
 @register_prediction_encoder(WGCNSettings)
 class WGCNEncoder(RivalEncoder):
     """W-GCN as an encoder of prediction."""
 
     def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        super().__init__(WGCN(n_entities, n_relations, config.model.dim, config.model.layers))
+        dim, depth = config.model.dim, config.model.layers
+        layers = (WGCNLayer(n_relations, dim) for _ in range(depth))
+        super().__init__(LayeredNetwork(n_entities, dim, layers))
