@@ -15,7 +15,13 @@ import torch
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.errors import ConfigError, DecentRLError, InputError, UnknownLabelError
+from decentrl.errors import (
+    ConfigError,
+    DecentRLError,
+    InputError,
+    NotFittedError,
+    UnknownLabelError,
+)
 from decentrl.matching.matches import answer, best_pairs
 from decentrl.nn.device import pick_device
 
@@ -130,7 +136,7 @@ def test_the_best_epoch_counts(task: AlignmentTask) -> None:
 
 
 def test_too_little_to_learn_from_is_told(task: AlignmentTask, twin_files: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="fit needs two graphs and links; give left, right and"):
+    with pytest.raises(InputError, match="alignment needs two graphs and links; give left"):
         make().fit(twin_files["left"])
     apart = task.left.with_triples(task.left.triples[:1])
     with pytest.raises(InputError, match="no training link joins two entities that have triples"):
@@ -141,7 +147,7 @@ def test_weights_that_are_no_numbers_are_told(task: AlignmentTask) -> None:
     aligner = make("training.learning_rate=1e30")
     with pytest.raises(DecentRLError, match=r"loss is (nan|inf) in epoch \d; lower training.learn"):
         aligner.fit(task)
-    with pytest.raises(ConfigError, match="learned nothing yet"):
+    with pytest.raises(NotFittedError, match="learned nothing yet"):
         aligner.match()
 
 
@@ -169,7 +175,7 @@ def test_before_fit_everything_says_so(tmp_path: Path) -> None:
         lambda a: a.task,
     ]
     for ask in questions:
-        with pytest.raises(ConfigError, match="learned nothing yet; call fit or load first"):
+        with pytest.raises(NotFittedError, match="learned nothing yet; call fit or load first"):
             ask(make())
     assert not list(tmp_path.iterdir())
 
@@ -530,7 +536,7 @@ def test_one_is_answered_as_among_all(
 ) -> None:
     settings = ("model.dim=16", "training.valid=0.4", f"matching.matcher={matcher}")
     aligner = Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
-    cosine = aligner._unlinked(side, None)[2]
+    cosine = aligner._candidates._unlinked(side, None)[2]
     pairs = best_pairs(cosine, matcher, aligner.config.matching)
     every = answer(*pairs, confidence=aligner.learned.confidence)
     table = aligner.match(side=side)

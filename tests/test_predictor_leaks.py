@@ -37,6 +37,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.open_world import split_graph
 from decentrl.data.readers import read_table
+from decentrl.growth.prediction_state import view_of
 from decentrl.matching.confidence import Confidence, fit_confidence
 from decentrl.predictor import Predictor
 
@@ -145,7 +146,7 @@ def test_early_stopping_looks_at_validation_alone(task: GraphTask) -> None:
         runs.append(make(*settings).fit(replace(task, test=test)))
     assert len(runs[0].history) < 12, "choose settings that stop early"
     assert all(said(run.history) == said(runs[0].history) for run in runs)
-    assert all(torch.equal(run.vectors, runs[0].vectors) for run in runs)
+    assert all(torch.equal(run.vectors(), runs[0].vectors()) for run in runs)
 
 
 def test_files_are_kept_apart(people: Rows, tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ class Reference:
         triples = np.array(sorted(self.now), np.int64)
         self.model = copy.deepcopy(predictor.learned.model).double().eval()
         with torch.no_grad():
-            self.vectors = self.model.embed(predictor._view(triples, task))
+            self.vectors = self.model.embed(view_of(self.model, triples, task, predictor.device))
         assert self.vectors.dtype == torch.float64
         self.seen = {x for h, _, t in self.train for x in (h, t)}
         self.present = {x for h, _, t in self.now for x in (h, t)}

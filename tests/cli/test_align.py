@@ -114,7 +114,7 @@ def test_settings_and_seed_reach_the_run(
     assert decentrl("align", *files, *QUICK, *asked, "-o", run).code == 0
     sources, config = read_settings(run)
     assert (config.preset, config.seed, config.model.dim) == ("tiny", 7, 8)
-    assert (config.matching.matcher, config.loss.margin) == ("cosine", 2.0)
+    assert (config.matching.matcher, config.loss.negatives) == ("cosine", 2)
     assert (sources.left, sources.links) == (str(files[0]), str(files[3]))
 
 

@@ -520,7 +520,6 @@ def test_looking_at_the_log_reads_the_list_of_files_once(
         found.clear()
 
 
-@pytest.mark.xfail(reason="loading a run to add to it reads the list again", strict=True)
 def test_adding_a_file_reads_the_list_of_files_once(
     decentrl: Command, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

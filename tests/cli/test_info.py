@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,11 @@ def test_info_of_a_damaged_run_names_the_file(
 def test_every_setting_is_explained(decentrl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     done = decentrl("settings", "tiny")
-    for section, kind in Config.sections().items():
-        for field in fields(kind):
-            line = next(x for x in done.out.splitlines() if f" {section}.{field.name} " in x)
-            value = getattr(getattr(Config.from_preset("tiny"), section), field.name)
+    for section, rows in Config.from_preset("tiny").describe():
+        for name, value, meaning in rows:
+            line = next(x for x in done.out.splitlines() if f" {section}.{name} " in x)
             assert f" {value} " in line
-            assert field.metadata["meaning"][:20] in line
+            assert meaning[:20] in line
     assert "presets: alinet" in done.out
     assert json.loads(decentrl("settings", "tiny", "--json").out) == (
         Config.from_preset("tiny").to_dict()
@@ -82,9 +80,9 @@ def test_settings_of_prediction_are_explained_too(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     done = decentrl("settings", "paper", "--task", "prediction")
-    for section, kind in PredictionConfig.sections().items():
-        for field in fields(kind):
-            assert any(f" {section}.{field.name} " in line for line in done.out.splitlines())
+    for section, rows in PredictionConfig.from_preset("paper").describe():
+        for name, _, _ in rows:
+            assert any(f" {section}.{name} " in line for line in done.out.splitlines())
     found = json.loads(decentrl("settings", "paper", "--task", "prediction", "--json").out)
     assert found == PredictionConfig.from_preset("paper").to_dict()
     done = decentrl("settings", "--task", "cooking")

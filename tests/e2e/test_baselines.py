@@ -16,7 +16,7 @@ from decentrl.data.registry import load_dataset
 from decentrl.errors import ConfigError
 
 BASELINES = ["gcn", "gat", "alinet", "transe", "rotate"]
-SMALL = ("model.dim=12", "training.epochs=2", "loss.entities=64")
+SMALL = ("model.dim=12", "training.epochs=2")
 
 
 @pytest.fixture(scope="module", params=BASELINES)

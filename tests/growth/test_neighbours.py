@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from decentrl.aligner import Aligner
-from decentrl.errors import ConfigError, InputError, UnknownLabelError
+from decentrl.errors import ConfigError, InputError, NotFittedError, UnknownLabelError
 from decentrl.growth import neighbours
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.predictor import Predictor
@@ -28,6 +29,14 @@ def aligned(twin_files: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     run = tmp_path_factory.mktemp("runs") / "aligned"
     aligner.save(run)
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_round() -> Iterator[None]:
+    """Seeds travel one round, so that what relations carry reaches no island."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("decentrl.config.alignment.Propagation.rounds", 1)
+        yield
 
 
 @pytest.fixture
@@ -107,7 +116,7 @@ def test_wrong_questions_are_told(run: Path) -> None:
         aligner.neighbours(KNOWN, top=0)
     with pytest.raises(ConfigError, match="no side 'middle'"):
         aligner.neighbours(KNOWN, among="middle")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="learned nothing yet"):
+    with pytest.raises(NotFittedError, match="learned nothing yet"):
         Aligner.from_preset("tiny", device="cpu").neighbours(KNOWN)
 
 

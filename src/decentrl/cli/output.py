@@ -11,7 +11,7 @@ from urllib.parse import quote
 from decentrl.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from decentrl.data.results import ResultTable
 
 SUFFIXES = (".tsv", ".parquet", ".nt")
 TABLES = (".tsv", ".parquet")
@@ -42,7 +42,7 @@ def check_output(path: Path, top: int = 1, suffixes: tuple[str, ...] = SUFFIXES)
         raise InputError("no such folder", file=path.parent, remedy="make it first")
 
 
-def write_table(table: pa.Table, path: Path) -> None:
+def write_table(table: ResultTable, path: Path) -> None:
     """Write by the file's extension; the file appears whole or not at all.
 
     Only matches (left, right, …) can be statements of an .nt file.
@@ -52,7 +52,7 @@ def write_table(table: pa.Table, path: Path) -> None:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            pq.write_table(table, temporary)
+            pq.write_table(table.to_arrow(), temporary)
         else:
             line = _statement if path.suffix == ".nt" else tsv_row
             with temporary.open("w", encoding="utf-8", newline="\n") as file:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from decentrl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from decentrl.config.settings import Settings
 
 _TRAINING = {
     "epochs": 80, "batch": 0, "optimizer": "adam", "learning_rate": 2e-3, "encoder_rate": 1.0,
@@ -78,8 +75,12 @@ _FIXED = {
 _RENAMED = {("self_training", "told"): "counterpart_weight"}
 
 
-def upgraded(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored values in today's form; those that are in it already stay as they are."""
+def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored values in today's form; those that are in it already stay as they are.
+
+    Args:
+        settings: the class of settings of the job.
+    """
     defaults = _DEFAULTS[settings.folder]
     if not any(
         name in values.get(section, ())

@@ -66,8 +66,7 @@ class PredictionState:
             model.load_state_dict(dict(bundle.weights))
         except RuntimeError as error:
             raise BundleError(
-                f"{bundle.task.name}: the weights of this bundle are not those of its settings; "
-                "train it again"
+                f"{bundle.task.name}: its weights are not those of its settings; train it again"
             ) from error
         vectors: Tensor | MappedRows = bundle.mapped_vectors["entities"]
         if device.type != "cpu":
