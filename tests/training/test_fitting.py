@@ -268,7 +268,8 @@ def test_confidence_is_learned_from_the_first_pass_which_has_not_seen_the_links(
 
 
 SMALL_RIVALS = {
-    name: (name, ("model.dim=8", "training.epochs=3")) for name in ("gcn", "gat", "alinet", "rotate")
+    name: (name, ("model.dim=8", "training.epochs=3"))
+    for name in ("gcn", "gat", "alinet", "rotate")
 }
 SMALL |= SMALL_RIVALS
 

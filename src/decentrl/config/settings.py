@@ -157,10 +157,11 @@ class Settings:
         def fewer(epochs: int) -> int:
             return max(min(1, epochs), int(share * epochs))
 
+        sections = {name: getattr(self, name) for name in section_names(type(self))}
         changed = {
-            name: replace(getattr(self, name), epochs=fewer(getattr(self, name).epochs))
-            for name in section_names(type(self))
-            if hasattr(getattr(self, name), "epochs")
+            name: replace(section, epochs=fewer(section.epochs))
+            for name, section in sections.items()
+            if section is not None and "epochs" in _names_of(type(section))
         }
         return replace(self, **changed)
 

@@ -190,7 +190,9 @@ def test_wrong_counterparts_are_seen_entities_of_the_same_side(hardness: int) ->
     objective = objective_of("gcn", hardness=hardness, negatives=3)
     assert len(objective.links) == 8  # one link's right end has no triple
     links = torch.from_numpy(objective.links)
-    left, right = objective._wrong(objective.model(objective.structure), links, np.random.default_rng(0))
+    left, right = objective._wrong(
+        objective.model(objective.structure), links, np.random.default_rng(0)
+    )
     assert left.shape == right.shape == (8, 3)
     assert set(left.flatten().tolist()) <= set(range(SIZE - 1))
     assert set(right.flatten().tolist()) <= set(range(SIZE, 2 * SIZE - 1))
@@ -265,5 +267,5 @@ def test_what_each_reads_of_a_graph(name: str) -> None:
     ends = structure.near.rows.tolist(), structure.near.columns.tolist()
     assert ((4, 5) in zip(*ends, strict=True)) == (name == "alinet") == model.reads_links
     assert (structure.far.n_edges > 0) == (name == "alinet")
-    weights = {round(value, 5) for value in (structure.weights ** -2).tolist()}
+    weights = {round(value, 5) for value in (structure.weights**-2).tolist()}
     assert all(value.is_integer() for value in weights) == (name != "gcn")  # by functionality
