@@ -1,4 +1,4 @@
-"""The alignment tables of docs/results.md.
+"""The alignment tables of research/results.md.
 
     DECENTRL_DATA=... python benchmarks/alignment_table.py --seeds 5 --jobs 5 [-o results/reproduce]
                       [--variants strong strong-self] [--pairs ja-en] [--first 5]
@@ -6,11 +6,12 @@
 
 Trains every variant on every pair, closed and open world, and prints mean and standard deviation
 of the test metrics as Markdown. Runs are kept as `python -m studies` keeps them, and one that has
-left its file is not repeated, whichever of the two commands it was trained by.
+left its file is not repeated, whichever of the two commands it was trained by; nothing is
+trained from a tree with uncommitted changes.
 One run of it is `decentrl align --dataset dbp15k/zh-en --preset paper --seed 0 [--open-world]`;
-`strong-self` is `--preset strong --self-train`. `--splits` asks for other choices of who arrives
-after training than the published one, of the same size: `decentrl data split --seed 1`; rows of the
-open world are then means over all of them.
+`strong-self` is `--preset strong --self-train`. `--splits` takes other choices of the entities that
+arrive after training than the published one, of the same size: `decentrl data split --seed 1`; rows
+of the open world are then means over all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
+from decentrl.errors import DecentRLError
 from studies.execute import do_missing
 from studies.run import PUBLISHED_SPLIT, Run
 from studies.store import Result, Store
@@ -46,7 +48,10 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "paper": ("paper", ()),
     "paper-code": ("paper-code", ()),
     "propagate": ("propagate", ()),
-    "strong-self": ("strong", ("self_training.rounds=3",)),
+    "strong-self": (
+        "strong",
+        ("self_training.rounds=3", "self_training.counterpart_weight=0.04"),
+    ),
     "strong": ("strong", ()),
 }
 NAMES = ("hits@1", "hits@10", "mrr")
@@ -83,7 +88,7 @@ def triple(results: list[Result], **where: str) -> str:
 def lost(store: Store, variant: str, pair: str, asked: Asked, **at: str) -> str:
     runs = [asked.runs(variant, pair, world) for world in (False, True)]
     closed, opened = map(store.results, runs)
-    if [len(closed), len(opened)] != [*map(len, runs)]:  # means over other seeds tell no difference
+    if [len(closed), len(opened)] != [*map(len, runs)]:  # means over other seeds are not comparable
         return "–"
     known, unknown, later, before = (
         100 * cell(results, "hits@1", subset=subset, **at)[0]
@@ -175,4 +180,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DecentRLError as error:
+        sys.exit(f"error: {error}")

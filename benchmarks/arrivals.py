@@ -1,20 +1,19 @@
-"""The open world rehearsed before anything has arrived.
+"""An open world made of training links alone, to choose settings by.
 
     DECENTRL_DATA=... python benchmarks/arrivals.py "quick" "quick distillation.induce=false" ...
                       [--dataset dbp15k/zh-en] [--seeds 1] [--jobs 1] [--new both left]
-                      [--candidates test] [--told 0 0.01 0.03]
+                      [--candidates test]
 
 A fifth of the training links is held out; the entities of half of these are made new: their triples
 are taken out of training and come back afterwards. Each argument is a preset and settings. Prints
 how well the held-out links are found left to right, new and known entities apart; test links are
 not used.
 
-``--new left`` (``right``) makes only the left (right) end of a link new: its counterpart has been
-there all the time. With ``--new neither`` all triples are there in training, which tells what
-arriving later costs. Candidates are the other ends of the held-out links (``test``), all entities
-of the other graph (``all``), or those that no training link has taken (``unlinked``), matched with
-all of the left graph that none has taken. ``--told`` reads one training with several values of
-self_training.counterpart_weight.
+``--new left`` (``right``) makes only the left (right) end of a link new: its counterpart was in
+training. With ``--new neither`` all triples are there in training, for comparison. Candidates are
+the other ends of the held-out links (``test``), all entities of the other graph (``all``), or those
+that no training link has taken (``unlinked``), matched with all of the left graph that none has
+taken.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def rehearse(task: AlignmentTask, seed: int, new: str = "both") -> AlignmentTask
 def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Matcher, entities and metrics, left to right."""
     if candidates != "unlinked":
-        for row in aligner.evaluate((candidates,))[0]:
+        for row in aligner.evaluate((candidates,)).rows:
             if row["direction"] == "left-right" and row["subset"] != "all":
                 yield row["matcher"], row["subset"], row
         return
@@ -86,18 +85,8 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
             yield matcher, name, summary(ranks[subset])
 
 
-def retold(aligner: Aligner, told: float) -> Aligner:
-    """The same training with another self_training.counterpart_weight."""
-    assert aligner.learned.sureness, "settings with self_training.rounds, and told not 0"
-    config = replace(aligner.config.self_training, told=told)
-    aligner.config = replace(aligner.config, self_training=config)
-    aligner.learned.vectors = aligner._encode(aligner.task, aligner.learned.weights)[0]
-    aligner._forget()
-    return aligner
-
-
 def played(job: Job) -> Readings:
-    """One training with one seed: readings by settings, who is new, matcher and entities."""
+    """Train once with one seed; metrics by settings, new ends, matcher and entities."""
     line, new, seed, options = job
     whole = load_dataset(options.dataset)
     assert isinstance(whole, AlignmentTask)
@@ -105,11 +94,8 @@ def played(job: Job) -> Readings:
     aligner = Aligner.from_preset(preset, *settings, "training.valid=0", seed=seed)
     aligner.fit(rehearse(whole, seed, new))
     found: Readings = {}
-    for told in options.told or [None]:
-        name = line if told is None else f"{line} self_training.counterpart_weight={told:g}"
-        read = aligner if told is None else retold(aligner, told)
-        for matcher, subset, row in readings(read, options.candidates):
-            found[name, new, matcher, subset] = [row[metric] for metric in NAMES]
+    for matcher, subset, row in readings(aligner, options.candidates):
+        found[line, new, matcher, subset] = [row[metric] for metric in NAMES]
     return found
 
 
@@ -119,7 +105,6 @@ def main() -> None:
     parser.add_argument("--dataset", default="dbp15k/zh-en")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--new", choices=SIDES, nargs="+", default=["both"])
-    parser.add_argument("--told", type=float, nargs="+", default=[])
     parser.add_argument("--candidates", choices=("test", "all", "unlinked"), default="test")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()

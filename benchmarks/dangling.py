@@ -1,4 +1,4 @@
-"""Entities without a counterpart: does `match` know when to say "none"?
+"""Entities without a counterpart: precision and recall of `match` when it may abstain.
 
     DECENTRL_DATA=... python benchmarks/dangling.py [--dataset dbp15k/zh-en] [--self-train]
 

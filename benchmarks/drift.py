@@ -60,7 +60,7 @@ def published(name: str) -> tuple[AlignmentTask, dict[str, Any]]:
 
 def hits(aligner: Aligner) -> float:
     matcher = aligner.config.matching.matcher
-    rows = aligner.evaluate(("test",))[0]
+    rows = aligner.evaluate(("test",)).rows
     wanted = {"direction": "left-right", "matcher": matcher, "subset": "all"}
     (row,) = [row for row in rows if wanted.items() <= row.items()]
     return float(row["hits@1"])
@@ -105,11 +105,12 @@ def main() -> None:
         scratch = make().fit(aligner.settled_task())
         cold = time.perf_counter() - started
         aligner.refresh()
-        told = drift.expected or {}
+        expected = drift.expected or {}
         columns = [
             f"{drift.induced / drift.entities:7.1%}",
             f"{drift.drift:6.4f}",
-            f"{told.get('trained', np.nan):17.3f} {told.get('induced', np.nan):7.3f}  {kept:6.4f}",
+            f"{expected.get('trained', np.nan):17.3f} {expected.get('induced', np.nan):7.3f}",
+            f"{kept:6.4f}",
             f"{hits(aligner):10.4f}",
             f"{hits(again):8.4f} ({epochs(again)}, {warm:.0f} s)",
             f"{hits(scratch):8.4f} ({epochs(scratch)}, {cold:.0f} s)",

@@ -68,7 +68,7 @@ class Alignment:
         ]
         print(f"  {len(self.test) - len(there)} of {len(self.test):,} test links name an entity "
               "that is in no triple of a known relation: left out")  # fmt: skip
-        rows = model.evaluate(("test",), write(there, self.folder / "test.tsv"))[0]
+        rows = model.evaluate(("test",), write(there, self.folder / "test.tsv")).rows
         return {
             row["subset"]: {name: row[name] for name in METRICS}
             for row in rows
@@ -107,7 +107,7 @@ class Prediction:
         left_out = len(self.test) - len(there)
         print(f"  {left_out} of {len(self.test):,} test triples name a relation that was not "
               "trained, or an entity without a triple of one that was: left out")  # fmt: skip
-        rows = model.evaluate(write(there, self.folder / "test.tsv"))[0]
+        rows = model.evaluate(write(there, self.folder / "test.tsv")).rows
         return {
             row["name"]: {name: row[name] for name in METRICS}
             for row in rows

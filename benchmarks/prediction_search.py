@@ -1,4 +1,4 @@
-"""Try prediction settings on validation triples, never on test triples.
+"""Compare prediction settings on validation triples, never on test triples.
 
     DECENTRL_DATA=... python benchmarks/prediction_search.py benchmarks/search_prediction.txt \
                       [--dataset fb15k-237] [--arrivals] [--seeds 1] [--jobs 4]
@@ -43,7 +43,7 @@ def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     else:
         task = replace(task, test=np.empty((0, 3), np.int64))
     predictor = Predictor.from_preset(preset, *settings, seed=seed).fit(task)
-    rows, _ = predictor.evaluate(None if arrivals else task.valid)
+    rows = predictor.evaluate(None if arrivals else task.valid).rows
     cells = [row["mrr"] for row in rows if row["group"] == "open world"]
     return line, [rows[0][name] for name in NAMES] + cells
 

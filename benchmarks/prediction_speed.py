@@ -21,7 +21,7 @@ import torch
 from decentrl import load_dataset
 from decentrl.data.graph_task import GraphTask
 from decentrl.predictor import Predictor
-from decentrl.runs.run import peak_memory
+from decentrl.runs.machine import peak_memory
 from decentrl.training.loop import Row
 
 
@@ -62,7 +62,7 @@ def measure(
         if left and row["epoch"] >= first:
             predictor._forget()
             predictor._vectors, predictor._memory = None, {}  # they are of the epoch before
-            mrr = predictor.evaluate()[0][0]["mrr"]
+            mrr = predictor.evaluate().rows[0]["mrr"]
             print(f"epoch {row['epoch']:3d}  {spent:7.2f} s  test MRR {mrr:.4f}", flush=True)
             while left and mrr >= left[0]:
                 print(f"test MRR {left.pop(0)} after {spent:.1f} s of training", flush=True)
@@ -81,7 +81,7 @@ def ask(predictor: Predictor) -> None:
     predictor.vectors().sum().item()
     encoding = time.perf_counter() - started
     started = time.perf_counter()
-    rows, _ = predictor.evaluate()
+    rows = predictor.evaluate().rows
     ranking = time.perf_counter() - started
     found = rows[0]
     print(

@@ -1,11 +1,12 @@
-"""The prediction tables of docs/results.md.
+"""The prediction tables of research/results.md.
 
     DECENTRL_DATA=... python benchmarks/prediction_table.py [NAME ...] --seeds 5 --jobs 3
                       [-o results/reproduce]
 
 Trains every named row, closed or open world, and prints mean and standard deviation of the
 filtered, tie-aware test metrics as Markdown. Runs are kept as `python -m studies` keeps them, and
-one that has left its file is not repeated, whichever of the two commands it was trained by.
+one that has left its file is not repeated, whichever of the two commands it was trained by;
+nothing is trained from a tree with uncommitted changes.
 One run of it is `decentrl complete --dataset fb15k-237 --preset strong --seed 0 [--open-world]`.
 """
 
@@ -16,9 +17,11 @@ import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
+from decentrl.errors import DecentRLError
 from studies.execute import do_missing
 from studies.run import PUBLISHED_SPLIT, Run
-from studies.store import Result, Store
+from studies.store import Result, Store, uncommitted
+from studies.tables import MARK, UNCOMMITTED_NOTE
 
 # name: dataset, open world, preset, settings, published MRR / Hits@1 / Hits@10 of the paper
 ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {
@@ -51,6 +54,10 @@ ROWS: dict[str, tuple[str, bool, str, tuple[str, ...], str]] = {
         ("loss.n3=0.1", "loss.relations=0.05", "training.epochs=25"),
         ".458 / .422 / .533"
     ),
+    "wn18rr-paper-distmult": (
+        "wn18rr", False, "paper", ("decoder.name=distmult",), ".458 / .422 / .533"
+    ),
+    "wn18rr-table-complex": ("wn18rr", False, "table-complex", ("loss.n3=0.1",), "–"),
     "fb15k-complex": (
         "fb15k", False, "strong",
         ("decoder.dim=2048", "loss.n3=0.0025", "loss.relations=0.0", "training.epochs=25"),
@@ -86,7 +93,7 @@ def cell(results: list[Result], group: str, name: str) -> str:
 def tables(names: list[str], store: Store, seeds: int) -> None:
     print("| row | preset | seeds | MRR / Hits@1 / Hits@10 | MR | paper | training |")
     print("| --- | --- | ---: | --- | ---: | --- | ---: |")
-    cells = []
+    cells, marked = [], False
     for name in names:
         _, open_world, preset, settings, published = ROWS[name]
         results = store.results(runs_of(name, seeds))
@@ -95,7 +102,10 @@ def tables(names: list[str], store: Store, seeds: int) -> None:
         seconds = fmean(result["seconds"]["train"] for result in results)
         used = " ".join((f"`{preset}`", *settings))
         numbers = cell(results, "all", "all")
-        print(f"| {name} | {used} | {len(results)} | {numbers} | {published} | {seconds:.0f} s |")
+        mark = f" {MARK}" * any(map(uncommitted, results))
+        marked = marked or bool(mark)
+        head = f"| {name}{mark} | {used} | {len(results)}"
+        print(f"{head} | {numbers} | {published} | {seconds:.0f} s |")
         if open_world:
             cells.append((name, results))
     if cells:
@@ -106,6 +116,8 @@ def tables(names: list[str], store: Store, seeds: int) -> None:
             if row["group"] == "open world":
                 numbers = cell(results, "open world", row["name"])
                 print(f"| {name} | {row['name']} | {row['n']:,} | {numbers} |")
+    if marked:
+        print(f"\n{UNCOMMITTED_NOTE}")
 
 
 def main() -> None:
@@ -128,4 +140,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DecentRLError as error:
+        sys.exit(f"error: {error}")

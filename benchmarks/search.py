@@ -1,4 +1,4 @@
-"""Try settings on validation links, never on test links.
+"""Compare settings on validation links, never on test links.
 
     DECENTRL_DATA=... python benchmarks/search.py benchmarks/search_paper.txt [--jobs 5]
 
@@ -7,7 +7,7 @@ line that does not. 10 % of the training links are held out (by the
 seed), the rest train for the preset's number of epochs, and the held-out links are ranked left to
 right among all right entities that no training link has taken. Prints a Markdown table with the
 mean over the seeds; `rounds` are Hits@1 with the preset's matcher after every round of
-self-training. These tables are in docs/experiments.md.
+self-training. These tables are in research/experiments.md.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ NAMES = ("hits@1", "mrr")
 def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     dataset, line, seed, open_world = job
     preset, *settings = line.split()
-    epochs = Config.from_preset(preset, settings).training.epochs
-    settings += ["training.valid=0.1", "training.patience=0", "training.refit=false"]
-    settings += [f"training.validate_every={max(1, epochs)}"]
+    training = Config.from_preset(preset, settings).training
+    epochs = getattr(training, "epochs", 0)
+    changed = {"valid": 0.1, "patience": 0, "refit": "false", "validate_every": max(1, epochs)}
+    settings += [f"training.{key}={x}" for key, x in changed.items() if hasattr(training, key)]
     task = load_dataset(dataset, open_world)
     assert isinstance(task, AlignmentTask)
     aligner = Aligner.from_preset(preset, *settings, seed=seed).fit(task)
     n_left = len(task.left.entities)
     offset = np.array([0, n_left])
     links, valid = aligner.task.train + offset, aligner.task.valid + offset
-    vectors = torch.cat((aligner.learned.vectors["left"], aligner.learned.vectors["right"]))
+    vectors = torch.cat([aligner.vectors(side) for side in ("left", "right")])
     unlinked = Unlinked.of(n_left, len(vectors), links, valid)
     config = aligner.config.matching
     values = []

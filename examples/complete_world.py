@@ -13,7 +13,7 @@ from decentrl import Predictor
 def main(*settings: str) -> Predictor:
     """Train on GeoNames facts inside the package, ask, add an entity, and ask about it."""
     predictor = Predictor.from_preset("quick", *settings).fit("world/geonames")
-    rows, _ = predictor.evaluate()
+    rows = predictor.evaluate().rows
     print(f"filtered MRR {rows[0]['mrr']:.3f}, by frequency {predictor.frequency()['mrr']:.3f}")
 
     print("\nThree questions that were held out, the answer, and how sure it is:")

@@ -43,7 +43,7 @@ def reproduce(
     ] = False,
     list_runs: Annotated[
         bool,
-        typer.Option("--list", "--dry-run", help="Only say which runs are done and missing."),
+        typer.Option("--list", "--dry-run", help="Only list which runs are done and missing."),
     ] = False,
     seeds: Annotated[
         int, typer.Option(help="At most so many seeds a run; 0 takes each target's own.", min=0)
@@ -74,7 +74,8 @@ def reproduce(
     """Make tables and figures of the paper again, ours beside the paper's numbers.
 
     Runs that have left a result file are not repeated, so a command that was interrupted goes on
-    when given again. Pages are made from the result files alone.
+    when given again. Pages are made from the result files alone. Without `--quick` nothing is
+    trained from a tree with uncommitted changes.
 
     python -m studies alignment open-alignment --budget 60
 
@@ -82,8 +83,10 @@ def reproduce(
 
     python -m studies all --quick
     """
+    from studies.execute import room_for
     from studies.plan import Plan
     from studies.scale import FULL, QUICK, fewer_seeds
+    from studies.source_tree import check_committed, commit
     from studies.store import Store
     from studies.targets import make_targets
 
@@ -101,13 +104,16 @@ def reproduce(
         _list(targets, plan, store)
         return
     outcome, train = None, bool(plan.missing) and budget != 0
+    trial = quick and folder.resolve() != RESULTS.resolve()
     if train:
         _check_data(plan.missing)
+        if not trial:
+            check_committed(commit())
         _make(folder)
     _make(pages)
     if train:
         try:
-            outcome = _execute(plan, store, jobs, device, budget, quick)
+            outcome = _execute(plan, store, jobs or room_for(device, quick), device, budget, trial)
         except KeyboardInterrupt:
             typer.echo(f"interrupted; what is finished is kept in {folder}", err=True)
             raise typer.Exit(130) from None
@@ -123,7 +129,7 @@ def _check_data(runs: Sequence[Run]) -> None:
     for dataset, opened in sorted({(run.dataset, run.unseen > 0) for run in runs}):
         if find_dataset(dataset).missing(None, opened):
             try:
-                load_dataset(dataset, opened)  # says what to do
+                load_dataset(dataset, opened)  # its message names the remedy
             except InputError as error:
                 raise InputError(
                     f"{error.problem}",
@@ -147,11 +153,10 @@ def _make(folder: Path) -> None:
 
 
 def _execute(
-    plan: Plan, store: Store, jobs: int, device: str, budget: float | None, quick: bool
+    plan: Plan, store: Store, jobs: int, device: str, budget: float | None, trial: bool
 ) -> Outcome:
-    from studies.execute import execute, room_for
+    from studies.execute import execute
 
-    jobs = jobs or room_for(device, quick)
     total = len(plan.missing)
     before = f"{len(plan.done)} done before, {jobs} at once"
     typer.echo(f"{_runs(total)} to do, {before}", err=True)
@@ -159,11 +164,13 @@ def _execute(
     def report(run: Run, problem: str, outcome: Outcome, left: float) -> None:
         ended = len(outcome.done) + len(outcome.failed)
         result = store.get(run)
-        said = problem or ("" if result is None else f"{result['seconds']['whole']:.1f} s")
-        typer.echo(f"[{ended}/{total}] {run.name}: {said}, about {_minutes(left)} left", err=True)
+        ending = problem or ("" if result is None else f"{result['seconds']['whole']:.1f} s")
+        typer.echo(f"[{ended}/{total}] {run.name}: {ending}, about {_minutes(left)} left", err=True)
 
     seconds = None if budget is None else 60 * budget
-    return execute(plan.missing, store, jobs=jobs, device=device, budget=seconds, report=report)
+    return execute(
+        plan.missing, store, jobs=jobs, device=device, budget=seconds, trial=trial, report=report
+    )
 
 
 def _runs(count: int) -> str:
@@ -207,7 +214,7 @@ def _print(console: Console, target: Target, store: Store) -> None:
 def _show(
     targets: list[Target], scale: Scale, store: Store, pages: Path, outcome: Outcome | None
 ) -> None:
-    from decentrl.cli.common import wide_console
+    from decentrl.cli.console import wide_console
     from studies.site import write_site
 
     console: Console = wide_console()

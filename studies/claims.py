@@ -18,7 +18,7 @@ from studies.verdict import Claim, Comparison, difference, ratio
 
 
 class Claims:
-    """Reads what the claims need."""
+    """The claims of the paper, judged by the results in a store."""
 
     def __init__(self, scale: Scale, store: Store) -> None:
         self.scale, self.store = scale, store
@@ -160,7 +160,7 @@ class Claims:
         ours = self._by_degree(PAPER)
         return Claim(
             "better at every degree",
-            "decentRL's MRR is above AliNet's and GAT's whatever the degree of an entity.",
+            "decentRL's MRR is above AliNet's and GAT's at every degree of an entity.",
             [
                 Comparison(f"degree {name}, {rival.label}", mine, other)
                 for rival in (ALINET, GAT)

@@ -1,4 +1,4 @@
-"""Do runs, several at once, each in a process of its own; what is finished is kept at once."""
+"""Do runs, several at once, each in its own process; every finished run is kept immediately."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from studies.plan import expected_seconds
 from studies.run import Run
+from studies.source_tree import check_committed, commit
 from studies.store import Store, write_result
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -25,7 +26,7 @@ ROOM = 24 * 2**30
 
 @dataclass
 class Outcome:
-    """What became of the runs."""
+    """Which runs were done, which failed, and which were not started."""
 
     done: list[Run] = field(default_factory=list)
     failed: list[tuple[Run, str]] = field(default_factory=list)
@@ -39,9 +40,9 @@ Report = Callable[[Run, str, Outcome, float], None]
 class Worker:
     """A process that does one run after another."""
 
-    def __init__(self, folder: Path, device: str, at_once: int) -> None:
+    def __init__(self, folder: Path, device: str, at_once: int, trial: bool) -> None:
         self.connection, other = SPAWN.Pipe()
-        arguments = (other, folder, device, at_once)
+        arguments = (other, folder, device, at_once, trial)
         self.process = SPAWN.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         other.close()
@@ -49,7 +50,7 @@ class Worker:
 
     def start(self, run: Run) -> None:
         self.run = run
-        with suppress(OSError):  # it has died meanwhile, as `finish` will tell
+        with suppress(OSError):  # the process has died meanwhile; `finish` reports it
             self.connection.send((run, run.key))
 
     def finish(self) -> str | None:
@@ -73,17 +74,24 @@ def execute(
     jobs: int = 1,
     device: str = "auto",
     budget: float | None = None,
+    trial: bool = False,
     report: Report = lambda *_: None,
 ) -> Outcome:
     """Do the runs in their order, ``jobs`` at once.
 
     A run is not started if it is expected to end after ``budget`` seconds; those under way are
-    waited for. A run that fails, or kills its process, is told of and the others go on.
+    waited for. A run that fails, or kills its process, is reported and the others go on.
+
+    Args:
+        trial: keep results of a tree with uncommitted changes too; otherwise that is an error,
+            raised before anything is trained.
     """
+    if runs and not trial:
+        check_committed(commit())
     waiting, outcome = list(runs), Outcome()
     begun: dict[Run, float] = {}
     deadline = None if budget is None else time.monotonic() + budget
-    with _workers(min(jobs, max(1, len(runs))), store.folder, device) as workers:
+    with _workers(min(jobs, max(1, len(runs))), store.folder, device, trial) as workers:
         while True:
             begun |= dict.fromkeys(_start(waiting, workers, store, deadline), time.monotonic())
             busy = [worker for worker in workers if worker.run is not None]
@@ -96,9 +104,10 @@ def execute(
                 problem = worker.finish()
                 if problem is None:
                     problem = "its process died (out of memory? try a smaller --jobs)"
-                if problem:  # whoever comes next must not suffer from what is left of it
+                if problem:  # what is left of it must not disturb the next run
                     worker.end()
-                    workers[workers.index(worker)] = Worker(store.folder, device, len(workers))
+                    again = Worker(store.folder, device, len(workers), trial)
+                    workers[workers.index(worker)] = again
                     outcome.failed.append((run, problem))
                 else:
                     outcome.done.append(run)
@@ -108,10 +117,12 @@ def execute(
     return outcome
 
 
-def do_missing(runs: Sequence[Run], store: Store, jobs: int) -> list[tuple[Run, str]]:
-    """Do the runs that have left no result, all of one seed before the next; those that failed.
+def do_missing(
+    runs: Sequence[Run], store: Store, jobs: int, trial: bool = False
+) -> list[tuple[Run, str]]:
+    """Do the runs without a result, all of one seed before the next; return those that failed.
 
-    Each is named on the standard error as it ends.
+    Each is named on the standard error as it ends. ``trial`` is that of :func:`execute`.
     """
     missing = sorted((run for run in runs if not store.has(run)), key=lambda run: run.seed)
     if not missing:
@@ -120,7 +131,7 @@ def do_missing(runs: Sequence[Run], store: Store, jobs: int) -> list[tuple[Run, 
     def report(run: Run, problem: str, *_: object) -> None:
         print(run.name, problem, file=sys.stderr, flush=True)
 
-    return execute(missing, store, jobs=jobs, report=report).failed
+    return execute(missing, store, jobs=jobs, trial=trial, report=report).failed
 
 
 def _start(
@@ -165,18 +176,18 @@ def _seconds_left(
 
 
 @contextmanager
-def _workers(jobs: int, folder: Path, device: str) -> Iterator[list[Worker]]:
+def _workers(jobs: int, folder: Path, device: str, trial: bool) -> Iterator[list[Worker]]:
     workers: list[Worker] = []
     try:
-        workers += [Worker(folder, device, jobs) for _ in range(jobs)]
+        workers += [Worker(folder, device, jobs, trial) for _ in range(jobs)]
         yield workers
     finally:
         for worker in workers:
             worker.end()
 
 
-def _work(connection: Connection, folder: Path, device: str, at_once: int) -> None:
-    """The other process: it ends when nobody is left to give it runs."""
+def _work(connection: Connection, folder: Path, device: str, at_once: int, trial: bool) -> None:
+    """Loop of a worker process; it ends when the connection to the first process closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
@@ -186,7 +197,7 @@ def _work(connection: Connection, folder: Path, device: str, at_once: int) -> No
             return
         if run.key == key:
             _share_cores(1 if run.alone else at_once)
-            problem = _attempt(run, folder, device, at_once)
+            problem = _attempt(run, folder, device, at_once, trial)
         else:
             problem = "its preset or the results' version was changed meanwhile; start again"
         try:
@@ -196,8 +207,11 @@ def _work(connection: Connection, folder: Path, device: str, at_once: int) -> No
 
 
 def _end_with_parent() -> None:
-    """A command that was killed can end nobody: whoever works for it has to notice, or would go on
-    for as long as its run takes, and slow down whatever is started next."""
+    """Exit when the first process is gone.
+
+    A command that was killed cannot end its workers: they would go on for as long as their run
+    takes, and slow down other commands.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -205,15 +219,15 @@ def _end_with_parent() -> None:
 
 
 def _share_cores(runs: int) -> None:
-    """Each of so many runs takes its part of the cores; all of them if it is alone."""
+    """Give each of so many runs its part of the cores; a single run takes all of them."""
     import torch
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // runs))
 
 
-def _attempt(run: Run, folder: Path, device: str, at_once: int) -> str:
-    """Do one run and keep its result; what is wrong, in one line, if anything."""
+def _attempt(run: Run, folder: Path, device: str, at_once: int, trial: bool) -> str:
+    """Do one run and keep its result; return the error in one line, "" for none."""
     import gc
 
     import torch
@@ -221,8 +235,8 @@ def _attempt(run: Run, folder: Path, device: str, at_once: int) -> str:
     from studies.measure import measure
 
     try:
-        write_result(folder, run, measure(run, device, at_once))
-    except Exception as error:  # whatever it is, the others go on
+        write_result(folder, run, measure(run, device, at_once), trial=trial)
+    except Exception as error:  # the other runs go on
         lines = str(error).splitlines() or [""]
         return f"{type(error).__name__}: {lines[0]}"
     finally:

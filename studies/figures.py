@@ -1,4 +1,4 @@
-"""Figures: bars and lines in colours that colour-blind people can tell apart, as SVG and PNG.
+"""Figures: bars and lines in colours that colour-blind people can distinguish, as SVG and PNG.
 
 The same results give the same files, byte for byte, with the same matplotlib.
 """
@@ -18,7 +18,7 @@ from studies.store import Stat, Store
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999",
            "#F0E442", "#7F3C8D")  # fmt: skip
 MARKERS = "osD^vPX*<>"
-# Whoever is on several pages looks the same on all of them.
+# Methods that are on several pages look the same on all of them.
 USUAL = ("decentRL", "decentRL, strong", "AliNet", "GAT", "GCN-Align", "seed propagation")
 LIGHT = ("#E69F00", "#56B4E9", "#F0E442", "#CC79A7", "#999999")  # to be written on in black
 WIDEST = 11.0  # inches; panels that need more stand in several rows

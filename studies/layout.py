@@ -1,4 +1,4 @@
-"""What a table or figure is made of: cells that name the runs and the metric they come from."""
+"""Tables and figures as data: cells that name the runs and the metric they come from."""
 
 from __future__ import annotations
 

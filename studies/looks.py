@@ -1,4 +1,4 @@
-"""Closer looks at a trained aligner: by the degree of entities, and layer by layer."""
+"""Metrics of a trained aligner by the degree of entities, and by layer."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""Do one run and say in numbers what came of it."""
+"""Do one run and return its metrics, times and provenance."""
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,15 +17,16 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.registry import load_dataset
 from studies.run import Run
+from studies.source_tree import commit
 
 Facts = dict[str, Any]
 
 
 def measure(run: Run, device: str = "auto", at_once: int = 1) -> Facts:
-    """Train, evaluate, and tell everything that a table or a figure may ask for.
+    """Train and evaluate a run; return everything that a table or a figure reads.
 
     Args:
-        at_once: how many runs share the device; told beside the times.
+        at_once: how many runs share the device; kept beside the times.
     """
     started = time.perf_counter()
     task = read(run)
@@ -55,7 +53,7 @@ def measure(run: Run, device: str = "auto", at_once: int = 1) -> Facts:
 
 
 def read(run: Run) -> AlignmentTask | GraphTask:
-    """The published split where it is asked for, another by the same splitter otherwise."""
+    """The data of a run: the published split, or another one made by the same splitter."""
     if run.published:
         return load_dataset(run.dataset, open_world=run.unseen > 0)
     task = load_dataset(run.dataset)
@@ -72,7 +70,8 @@ def _align(run: Run, task: AlignmentTask, device: str) -> Facts:
     assert isinstance(config, Config)
     aligner = Aligner(config, device).fit(task)
     started = time.perf_counter()
-    rows, ranks = aligner.evaluate()
+    evaluation = aligner.evaluate()
+    rows, ranks = evaluation.rows, evaluation.ranks
     facts = _learned(aligner, started)
     facts |= {
         "results": rows,
@@ -92,7 +91,7 @@ def _complete(run: Run, task: GraphTask, device: str) -> Facts:
     assert isinstance(config, PredictionConfig)
     predictor = Predictor(config, device).fit(task)
     started = time.perf_counter()
-    rows = [row for row in predictor.evaluate()[0] if row["group"] != "relation"]
+    rows = [row for row in predictor.evaluate().rows if row["group"] != "relation"]
     facts = _learned(predictor, started)
     return facts | {
         "results": rows,
@@ -102,7 +101,7 @@ def _complete(run: Run, task: GraphTask, device: str) -> Facts:
 
 def _learned(model: Any, evaluation_started: float) -> Facts:
     """Times, the device, and how validation went."""
-    from decentrl.runs.run import device_name, peak_memory
+    from decentrl.runs.machine import device_name, peak_memory
 
     epochs = [row for row in model.history if not any(x.startswith("valid_") for x in row)]
     epochs = epochs or model.history
@@ -143,7 +142,7 @@ def convergence(history: list[dict[str, Any]], name: str) -> list[Facts]:
 
 
 def count(task: AlignmentTask | GraphTask) -> list[Facts]:
-    """What is in a dataset: a row a graph, and one of what there is to learn from and to test."""
+    """Sizes of a dataset: one row per graph, and one of the training, validation and test data."""
     if isinstance(task, AlignmentTask):
         later = task.auxiliary or ((), ())
         graphs = {"left": (task.left, later[0]), "right": (task.right, later[1])}
@@ -164,23 +163,6 @@ def count(task: AlignmentTask | GraphTask) -> list[Facts]:
     return [*rows, {"name": "task", **rest}]
 
 
-def commit() -> str:
-    """Of the source tree; ``+`` if it has changed since. DECENTRL_COMMIT where git cannot tell."""
-    here = Path(__file__)
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(here.parent), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        # An installed package may lie in the checkout of something else.
-        git("ls-files", "--error-unmatch", here.name)
-        found = git("describe", "--always", "--dirty=+", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        found = ""
-    return found or os.environ.get("DECENTRL_COMMIT", "")
-
-
 def _versions() -> dict[str, str]:
     import torch
 
@@ -194,7 +176,7 @@ def _versions() -> dict[str, str]:
 
 
 def _rounded(value: Any) -> Any:
-    """Six decimals are enough for everybody, and keep files small."""
+    """All floats with six decimals, which keeps result files small."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, Mapping):

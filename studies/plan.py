@@ -1,4 +1,4 @@
-"""Which runs are to be done, in which order, and how long they may take."""
+"""Which runs are missing, in which order they are done, and how long they may take."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _rank(run: Run) -> tuple[bool, int, bool, int]:
 
 
 def expected_seconds(run: Run, results: Iterable[Result]) -> float:
-    """As long as the runs most like it took; 0 where nothing like it was ever done.
+    """The mean time of the runs most similar to it; 0 where there is none.
 
-    Likeness is the same training with another seed, then the same preset on the same data, then
+    Most similar is the same training with another seed, then the same preset on the same data, then
     the same preset, then the same job.
     """
     best, times = 0, list[float]()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal
 
 from decentrl.config import Config, PredictionConfig, Settings
+from decentrl.config.settings import section_names
 from decentrl.errors import ConfigError
 
 RESULTS_VERSION = 1
@@ -108,25 +109,31 @@ class Run:
         return before + shlex.join([*words, "--seed", str(self.seed), "-o", "RUN"])
 
     def changed(self) -> dict[str, Any]:
-        """The settings that differ from the defaults, so that one more setting changes no key."""
+        """The encoder and decoder, and the settings that differ from their defaults.
+
+        So one more setting changes no key.
+        """
         if self.job == "data":
             return {}
-        kind = KINDS[self.job]
-        usual, own = kind().to_dict(), self.config().to_dict()
-        return {
-            f"{section}.{name}": value
-            for section in kind.sections()
-            for name, value in own[section].items()
-            if value != usual[section][name]
-        }
+        config = self.config()
+        found: dict[str, Any] = {}
+        for section in section_names(type(config)):
+            values = getattr(config, section)
+            if values is None:
+                continue
+            if key := config.choices.get(section):
+                found[f"{section}.{key}"] = getattr(values, key)
+            found |= {
+                f"{section}.{field.name}": getattr(values, field.name)
+                for field in fields(values)
+                if getattr(values, field.name) != field.default
+            }
+        return found
 
 
 @lru_cache(None)
 def _config(job: str, preset: str, settings: tuple[str, ...], seed: int) -> Settings:
-    config = KINDS[job].from_preset(preset, settings, seed)
-    if isinstance(config, PredictionConfig):
-        config.check()
-    return config
+    return KINDS[job].from_preset(preset, settings, seed)
 
 
 @lru_cache(None)

@@ -1,4 +1,4 @@
-"""The results site: one page a target, from the result files alone."""
+"""The pages of results: one per target, from the result files alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from studies.layout import Target
 from studies.plan import Plan
 from studies.scale import DIMENSION, EPOCHS, Scale
 from studies.store import Store
-from studies.tables import LEGEND, comma_separated, markdown
+from studies.tables import LEGEND, UNCOMMITTED_NOTE, comma_separated, has_uncommitted, markdown
 from studies.targets import TARGETS, make_targets
 
-MADE = "*Made by `decentrl reproduce` from the result files; do not edit.*\n"
+MADE = "*Made by `python -m studies` from the result files; do not edit.*\n"
 
 
 def write_site(folder: Path, targets: Sequence[Target], scale: Scale, store: Store) -> list[str]:
-    """Pages of the targets, of the claims, and an index of all; what could not be made."""
+    """Write the pages of the targets and claims and an index; return what could not be made."""
     folder.mkdir(parents=True, exist_ok=True)
     problems = []
     for target in targets:
@@ -42,7 +42,8 @@ def page(target: Target, scale: Scale, store: Store, pictures: Sequence[str]) ->
     parts = [f"# {target.title}\n", MADE, _small(scale), target.about + "\n"]
     for name, figure in zip(pictures, target.figures, strict=False):
         parts.append(f"![{figure.title}]({name}.svg)\n")
-    parts.append(LEGEND + "\n")
+    marked = any(has_uncommitted(table, store) for table in target.tables)
+    parts.append(LEGEND + f" {UNCOMMITTED_NOTE}" * marked + "\n")
     for table in target.tables:
         parts += [f"## {table.title}\n", markdown(table, store)]
     parts += ["## How it was made\n", _how(target, scale, store)]
@@ -74,7 +75,7 @@ def _how(target: Target, scale: Scale, store: Store) -> str:
     plan = Plan.of([target], store)
     results = store.results(plan.done)
     quick = " --quick" if scale.quick else ""
-    lines = [f"- command: `decentrl reproduce {target.name}{quick}`"]
+    lines = [f"- command: `python -m studies {target.name}{quick}`"]
     lines.append(f"- runs: {len(plan.done)} done, {len(plan.missing)} not run")
     if plan.unavailable:
         lines.append(f"- presets that are not there: {', '.join(plan.unavailable)}")
@@ -102,20 +103,20 @@ def claims_page(scale: Scale, store: Store) -> str:
         "its standard error, and for neither (≈) otherwise; with one seed there is no such error, "
         "and any difference counts. A claim is confirmed if all comparisons speak for it, refuted "
         "if some speak against it and none for it, and partly confirmed if some speak for it and "
-        "others do not.\n",
-        "| claim | verdict | what it says |", "| --- | --- | --- |",
+        f"others do not. {UNCOMMITTED_NOTE}\n",
+        "| claim | verdict | statement |", "| --- | --- | --- |",
     ]  # fmt: skip
     claims = Claims(scale, store).all()
-    lines += [f"| {claim.name} | **{claim.verdict}** | {claim.says} |" for claim in claims]
+    lines += [f"| {claim.name} | **{claim.verdict}** | {claim.statement} |" for claim in claims]
     lines.append("")
     for claim in claims:
-        lines += [f"## {claim.name}\n", f"{claim.says} **{claim.verdict.capitalize()}.**\n"]
+        lines += [f"## {claim.name}\n", f"{claim.statement} **{claim.verdict.capitalize()}.**\n"]
         lines += [f"- {comparison}" for comparison in claim.evidence] + [""]
     return "\n".join(line for line in lines if line is not None) + "\n[All results](index.md).\n"
 
 
 def index(scale: Scale, store: Store, there: Container[str]) -> str:
-    """All targets, and the way to the pages that are there."""
+    """The index page: all targets, with links to the pages that exist."""
     lines = ["# Results\n", MADE, _small(scale)]
     lines += ["| page | runs done | not run |", "| --- | ---: | ---: |"]
     for target in make_targets(list(TARGETS), scale):
@@ -127,7 +128,7 @@ def index(scale: Scale, store: Store, there: Container[str]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(path.name + ".part")
     temporary.write_text(text, "utf-8")
     temporary.replace(path)

@@ -1,11 +1,11 @@
-"""Result files: one small JSON file a run, in one folder."""
+"""Result files: one small JSON file per run, in one folder."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -13,17 +13,19 @@ from typing import Any
 from decentrl.errors import InputError
 from studies.layout import Value
 from studies.run import Run
+from studies.source_tree import UNCOMMITTED, check_committed
 
 Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Stat:
-    """What the seeds of a run say of one metric."""
+    """Mean and standard deviation of one metric over the seeds of a run."""
 
     mean: float
     spread: float  # standard deviation; 0 for one seed
     n: int
+    uncommitted: bool = False  # a result was made from a tree with uncommitted changes
 
     @classmethod
     def of(cls, values: list[float]) -> Stat:
@@ -64,15 +66,14 @@ class Store:
         """Mean and spread of a cell over its seeds; None if no seed is done."""
         if value.run is None:
             return None
-        found = []
-        for result in self.results(value.runs()):
-            number = value.metric.of(result)
-            if number is not None:
-                found.append(number)
-        return Stat.of(found) if found else None
+        results = [x for x in self.results(value.runs()) if value.metric.of(x) is not None]
+        if not results:
+            return None
+        found = [number for x in results if (number := value.metric.of(x)) is not None]
+        return replace(Stat.of(found), uncommitted=any(map(uncommitted, results)))
 
     def add(self, run: Run, result: Result) -> None:
-        """Keep a result and write its file, whole or not at all."""
+        """Keep a result and write its file atomically."""
         self._results[run.key] = result
         write_result(self.folder, run, result)
 
@@ -81,11 +82,22 @@ class Store:
         self._results[run.key] = json.loads((self.folder / run.file).read_bytes())
 
 
-def write_result(folder: Path, run: Run, result: Result) -> None:
-    """A line a part, keys in order, so that two versions of a file can be compared.
+def uncommitted(result: Result) -> bool:
+    """Whether a result was made from a tree with uncommitted changes."""
+    return str(result.get("commit") or "").endswith(UNCOMMITTED)
 
-    Two commands may do the same run at the same time.
+
+def write_result(folder: Path, run: Run, result: Result, *, trial: bool = False) -> None:
+    """Write a result file atomically: one line per part, keys sorted, so that files can be diffed.
+
+    Two commands may do the same run at the same time, so the temporary file has the process id.
+
+    Args:
+        trial: the result may come from a tree with uncommitted changes (``--quick`` and tests);
+            otherwise that is an error.
     """
+    if not trial:
+        check_committed(result.get("commit") or "")
     parts = (f"{json.dumps(name)}: {json.dumps(result[name], sort_keys=True, ensure_ascii=False)}"
              for name in sorted(result))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)

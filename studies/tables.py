@@ -1,4 +1,4 @@
-"""Tables for people: as Markdown, as CSV, and in colour on a terminal."""
+"""Tables as Markdown, as CSV, and in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 NOT_RUN = "not run"
+MARK = "†"
+UNCOMMITTED_NOTE = f"{MARK} made from an uncommitted tree."
 LEGEND = (
     "In brackets the published number; ▲ ours is better by so much, ▼ worse, = the same. ± is the "
     "standard deviation over seeds; without it there was one seed. Bold: the best method of a "
@@ -21,7 +23,7 @@ LEGEND = (
 
 
 def markdown(table: Table, store: Store) -> str:
-    """With the paper's number and the difference below ours in every cell."""
+    """A table as Markdown; below our number stand the difference and the paper's number."""
     best = _best(table, store)
     heads = [f"{group}<br>{name}" if group else name for group, name in table.columns]
     lines = [f"| {table.first} | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
@@ -37,16 +39,16 @@ def markdown(table: Table, store: Store) -> str:
 
 
 def comma_separated(table: Table, store: Store) -> str:
-    """A line a cell, with everything that is known of it, for other programs."""
+    """A table as CSV, one line per cell, with everything that is known of it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["table", "row", "group", "column", "mean", "spread", "seeds", "paper", "difference",
-         "dataset", "unseen", "preset", "settings"]
+        ["table", "row", "group", "column", "mean", "spread", "seeds", "uncommitted", "paper",
+         "difference", "dataset", "unseen", "preset", "settings"]
     )  # fmt: skip
     for row, (group, name), value in _cells(table):
         stat, run = store.stat(value), value.run
-        known = [stat.mean, stat.spread, stat.n] if stat else ["", "", 0]
+        known = [stat.mean, stat.spread, stat.n, int(stat.uncommitted)] if stat else ["", "", 0, ""]
         paper = value.paper
         both = "" if stat is None or paper is None else stat.mean - paper
         about = [run.dataset, run.unseen, run.preset, " ".join(run.settings)] if run else [""] * 4
@@ -58,8 +60,14 @@ def comma_separated(table: Table, store: Store) -> str:
     return text.getvalue()
 
 
+def has_uncommitted(table: Table, store: Store) -> bool:
+    """Whether a cell comes from a tree with uncommitted changes."""
+    stats = (store.stat(value) for *_, value in _cells(table))
+    return any(stat is not None and stat.uncommitted for stat in stats)
+
+
 def terminal(table: Table, store: Store, title: str) -> RichTable:
-    """Green where ours is better than the paper's number, red where it is worse."""
+    """A table for a terminal: green where ours is better than the paper's, red where worse."""
     from rich import box
     from rich.table import Table as RichTable
 
@@ -101,7 +109,7 @@ def _cells(table: Table) -> list[tuple[Row, tuple[str, str], Value]]:
 
 
 def _parts(value: Value, stat: Stat | None) -> tuple[str, str, str]:
-    """Ours, the paper's, and how they differ; each may be empty."""
+    """Our number, the paper's, and their difference; each may be empty."""
     digits = value.metric.digits
     paper = "" if value.paper is None else f"{value.paper:,.{digits}f}"
     if stat is None:
@@ -109,6 +117,7 @@ def _parts(value: Value, stat: Stat | None) -> tuple[str, str, str]:
     own = f"{stat.mean:,.{digits}f}"
     if stat.n > 1:
         own += f" ± {stat.spread:,.{digits}f}"
+    own += f" {MARK}" * stat.uncommitted
     if value.paper is None:
         return own, paper, ""
     gap = stat.mean - value.paper

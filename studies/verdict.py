@@ -1,4 +1,4 @@
-"""A claim, the numbers it is judged by, and the judgement."""
+"""Claims, the comparisons of numbers behind them, and the verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studies.store import Stat
+from studies.tables import MARK
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two numbers of which the claim says that the first is better."""
+    """Two numbers; the claim is that the first is better."""
 
     where: str
     first: Stat | None
@@ -34,18 +35,21 @@ class Comparison:
         if self.first is None or self.second is None or self.sign is None:
             return f"{self.where}: not measured"
         numbers = (f"{x.mean:.{self.digits}f}" for x in (self.first, self.second))
-        return f"{self.where}: {' against '.join(numbers)} {'≈✓✗'[self.sign]}"
+        mark = f" {MARK}" * (self.first.uncommitted or self.second.uncommitted)
+        return f"{self.where}: {' against '.join(numbers)} {'≈✓✗'[self.sign]}{mark}"
 
 
 @dataclass(frozen=True)
 class Claim:
+    """A claim of the paper, and the comparisons it is judged by."""
+
     name: str
-    says: str
+    statement: str
     evidence: Sequence[Comparison]
 
     @property
     def verdict(self) -> str:
-        """By all comparisons that were measured."""
+        """Confirmed, partly confirmed, refuted or open, by the comparisons that were measured."""
         signs = [x.sign for x in self.evidence if x.sign is not None]
         if not signs:
             return "not yet measured"
@@ -62,19 +66,20 @@ class Claim:
 
 
 def ratio(first: Stat | None, second: Stat | None) -> Stat | None:
-    """Of two means, with the error that follows from theirs, as if of one seed."""
+    """The ratio of two means, with the error that follows from theirs, as if of one seed."""
     if first is None or second is None or not first.mean or not second.mean:
         return None
     value = first.mean / second.mean
     error: float = sum(x.spread**2 / x.n / x.mean**2 for x in (first, second)) ** 0.5
-    return Stat(value, value * error, 1)
+    return Stat(value, value * error, 1, first.uncommitted or second.uncommitted)
 
 
 def difference(first: Stat | None, second: Stat | None) -> Stat | None:
-    """Of two means, likewise."""
+    """The difference of two means, with its error, as if of one seed."""
     if first is None or second is None:
         return None
-    return Stat(first.mean - second.mean, _error(first, second), 1)
+    either = first.uncommitted or second.uncommitted
+    return Stat(first.mean - second.mean, _error(first, second), 1, either)
 
 
 def _error(first: Stat, second: Stat) -> float:

@@ -74,7 +74,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
 ) -> None:
     again = make().fit(task)
     assert torch.equal(vectors(again), vectors(fitted))
-    assert all(torch.equal(again.learned.weights[name], t) for name, t in fitted.learned.weights.items())
+    assert all(
+        torch.equal(again.learned.weights[name], t) for name, t in fitted.learned.weights.items()
+    )
     losses = [[row["loss"] for row in aligner.history] for aligner in (fitted, again)]
     assert losses[0] == losses[1]
     other = make(seed=1).fit(task)
@@ -643,7 +645,7 @@ def test_an_approximate_index_answers_about_given_entities_only(task: AlignmentT
 
 
 def hits(aligner: Aligner) -> float:
-    rows, _ = aligner.evaluate(candidates=("all",))
+    rows = aligner.evaluate(candidates=("all",)).rows
     matcher = aligner.config.matching.matcher
     return min(row["hits@1"] for row in rows if row["matcher"] == matcher)
 
@@ -744,13 +746,14 @@ def test_vectors_have_length_one(fitted: Aligner) -> None:
 def test_evaluation_gives_every_direction_matcher_and_choice_of_candidates(
     fitted: Aligner,
 ) -> None:
-    rows, ranks = fitted.evaluate()
+    evaluation = fitted.evaluate()
+    rows, ranks = evaluation.rows, evaluation.ranks
     places = [(row["direction"], row["matcher"], row["candidates"]) for row in rows]
     assert len(set(places)) == len(places) == 2 * 3 * 2
     assert {row["n"] for row in rows} == {15}
     assert {row["subset"] for row in rows} == {"all"}
     assert sorted(ranks) == ["cosine", "csls", "sinkhorn"]
-    only, _ = fitted.evaluate(candidates=("test",))
+    only = fitted.evaluate(candidates=("test",)).rows
     assert only == [row for row in rows if row["candidates"] == "test"]
 
 
@@ -763,7 +766,7 @@ def test_evaluation_equals_counting(fitted: Aligner) -> None:
     slack = 1e-6 * np.abs(scores).max()
     assert ((np.abs(scores - truth) <= slack).sum(1) == 1).all(), "choose a graph without ties"
     better = (scores > truth + slack).sum(1)
-    rows, _ = fitted.evaluate()
+    rows = fitted.evaluate().rows
     (row,) = [
         row
         for row in rows
@@ -778,14 +781,14 @@ def test_evaluation_equals_counting(fitted: Aligner) -> None:
 def test_evaluation_takes_other_links_from_a_file(
     fitted: Aligner, twin_files: dict[str, Path], tmp_path: Path
 ) -> None:
-    assert fitted.evaluate(links=twin_files["test"])[0] == fitted.evaluate()[0]
+    assert fitted.evaluate(links=twin_files["test"]).rows == fitted.evaluate().rows
     some = tmp_path / "some.tsv"
     some.write_text("".join(twin_files["test"].read_text().splitlines(True)[:4]))
-    assert {row["n"] for row in fitted.evaluate(links=some)[0]} == {4}
+    assert {row["n"] for row in fitted.evaluate(links=some).rows} == {4}
     without = make().fit(*(twin_files[name] for name in ("left", "right", "links")))
     with pytest.raises(InputError, match="there are no test links; give some"):
         without.evaluate()
-    assert without.evaluate(links=twin_files["test"])[0] == fitted.evaluate()[0]
+    assert without.evaluate(links=twin_files["test"]).rows == fitted.evaluate().rows
 
 
 def test_test_matches_stand_beside_the_truth(
@@ -799,7 +802,7 @@ def test_test_matches_stand_beside_the_truth(
     for row in rows:
         triples = [t for t in twins["left"] for end in (t[0], t[2]) if end == row["left"]]
         assert row["degree"] == len(triples)
-    found, _ = fitted.evaluate()
+    found = fitted.evaluate().rows
     hits = next(r["hits@1"] for r in found if r["matcher"] == "cosine")
     assert np.mean([row["correct"] for row in rows]) == pytest.approx(hits)
 

@@ -128,7 +128,7 @@ def test_who_asks_between_epochs_gets_the_last_ones_answers_later(
 def test_it_learns_what_follows_from_what(task: GraphTask) -> None:
     settings = ("training.epochs=20", "training.learning_rate=0.02", "training.patience=0")
     predictor = make(*settings).fit(task)
-    rows = {row["name"]: row for row in predictor.evaluate()[0]}
+    rows = {row["name"]: row for row in predictor.evaluate().rows}
     before = {row["name"]: row for row in make("training.epochs=0").fit(task).evaluate()[0]}
     assert rows["all"]["mrr"] > 2 * before["all"]["mrr"]
     assert predictor.history[-1]["loss"] < predictor.history[0]["loss"]
@@ -237,7 +237,7 @@ def test_with_a_table_nobody_new_is_an_answer(task: GraphTask) -> None:
     predictor.add([(f"new {i}", "knows", "person 2") for i in range(5)])
     assert set(predictor.predict(**asked)["tail"].to_pylist()) == before
     test = np.array([[0, 0, len(task.graph.entities) + i] for i in range(5)])
-    _, (asked_of, ranks) = predictor.evaluate(test)
+    asked_of, ranks = predictor.evaluate(test).ranks
     tails = torch.from_numpy(np.repeat(asked_of.relations, asked_of.sizes) == 0)
     known = {int(t) for h, r, t in task.graph.triples if (h, r) == (0, 0)}
     trained = set(task.graph.triples[:, [0, 2]].ravel().tolist())
@@ -325,7 +325,7 @@ def test_every_test_triple_asks_twice(fitted: Predictor) -> None:
 
 
 def test_the_open_world_has_cells(opened: Predictor) -> None:
-    cells = [row for row in opened.evaluate()[0] if row["group"] == "open world"]
+    cells = [row for row in opened.evaluate().rows if row["group"] == "open world"]
     new = set(opened.task.new_entities.tolist())
     counts = {"known query, known answer": 0}
     for head, _, tail in opened.task.test.tolist():
@@ -342,9 +342,9 @@ def test_other_triples_can_be_given_in_ids_or_as_a_file(fitted: Predictor, tmp_p
     file = tmp_path / "some.tsv"
     lines = ["\t".join(row) + "\n" for row in triples(fitted, chosen)]
     file.write_text("".join(lines + lines[:1]), "utf-8")
-    assert fitted.evaluate(file)[0] == fitted.evaluate(chosen)[0]
+    assert fitted.evaluate(file).rows == fitted.evaluate(chosen).rows
     assert fitted.frequency(file) == fitted.frequency(chosen)
-    assert fitted.evaluate(file)[0][0]["n"] == 10
+    assert fitted.evaluate(file).rows[0]["n"] == 10
     file.write_text("person 1\tknows\tperson 2\nperson 1\tknows\tperson 99\n", "utf-8")
     with pytest.raises(InputError, match=r"some\.tsv:2: 'person 99' is no known entity; did you"):
         fitted.evaluate(file)
@@ -467,7 +467,7 @@ def test_what_is_loaded_answers_alike(
     loaded = Predictor.load(tmp_path, "cpu")
     assert loaded.config == predictor.config
     assert loaded.task.content_hash() == predictor.task.content_hash()
-    assert loaded.evaluate()[0] == predictor.evaluate()[0]
+    assert loaded.evaluate().rows == predictor.evaluate().rows
     assert loaded.frequency() == predictor.frequency()
     assert loaded.confidence() == predictor.confidence()
     assert loaded.test_predictions().equals(predictor.test_predictions())

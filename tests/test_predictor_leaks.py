@@ -134,7 +134,7 @@ def test_other_test_triples_are_evaluated(
 ) -> None:
     """The test of the tests above: what they change does change what is measured."""
     for changed in ("half", "rivals"):
-        assert refitted[changed].evaluate()[0] != fitted.evaluate()[0]
+        assert refitted[changed].evaluate()[0] != fitted.evaluate().rows
 
 
 def test_early_stopping_looks_at_validation_alone(task: GraphTask) -> None:
@@ -256,14 +256,14 @@ def test_evaluation_is_the_reference(fitted: Predictor) -> None:
     task, reference = fitted.task, Reference(fitted)
     test, parts = rows_of(task.test), [reference.now, rows_of(task.valid), rows_of(task.test)]
     everything = set[Triple]().union(*parts)
-    row = fitted.evaluate()[0][0]
+    row = fitted.evaluate().rows[0]
     assert (row["name"], row["n"]) == ("all", 2 * len(test))
     expected = reference.ranks(test, everything, reference.present)
     assert agree(row, metrics(expected.values()))
     for part in parts:
         fewer = reference.ranks(test, everything - part, reference.present)
         assert not agree(row, metrics(fewer.values())), "choose a graph that tells"
-    _, (asked, ranks) = fitted.evaluate()
+    asked, ranks = fitted.evaluate().ranks
     found = zip(
         zip(np.repeat(asked.entities, asked.sizes).tolist(),
             np.repeat(asked.relations, asked.sizes).tolist(), asked.answers.tolist(), strict=True),
@@ -277,7 +277,7 @@ def test_evaluation_of_given_triples_is_the_reference(fitted: Predictor) -> None
     valid = task.valid[::2]
     everything = reference.now | rows_of(task.valid, task.test)
     expected = reference.ranks(rows_of(valid), everything, reference.present)
-    assert agree(fitted.evaluate(valid)[0][0], metrics(expected.values()))
+    assert agree(fitted.evaluate(valid).rows[0], metrics(expected.values()))
 
 
 def test_cells_are_the_reference(open_task: GraphTask) -> None:
@@ -295,7 +295,7 @@ def test_cells_are_the_reference(open_task: GraphTask) -> None:
     for (entity, _, answer), found in ranks.items():
         kinds = ["new" if x in new else "known" for x in (entity, answer)]
         cells.setdefault(f"{kinds[0]} query, {kinds[1]} answer", []).append(found)
-    rows = {x["name"]: x for x in predictor.evaluate()[0] if x["group"] == "open world"}
+    rows = {x["name"]: x for x in predictor.evaluate().rows if x["group"] == "open world"}
     assert rows.keys() == cells.keys()
     assert len(cells) == 4, "choose a split that has all"
     for name, found in cells.items():

@@ -11,16 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from decentrl.config import Config
-from decentrl.data.alignment_task import AlignmentTask, Source
+from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.memory import Source
+from decentrl.data.results import Evaluation, ResultTable
+from decentrl.data.tasks import as_alignment_task
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.links import evaluate_links
-from decentrl.evaluation.ranks import Ranks
 from decentrl.growth.alignment_state import (
     SIDES,
     AlignmentState,
@@ -29,23 +31,31 @@ from decentrl.growth.alignment_state import (
     merged_graphs,
     new_ends,
 )
+from decentrl.growth.candidates import Candidates
 from decentrl.growth.drift import Drift
 from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_graph import NewTriples
 from decentrl.growth.growing_model import REFIT, GrowingModel
 from decentrl.growth.potentials import OTHER, PotentialCache
-from decentrl.matching.confidence import Confidence, expected_calibration_error
+from decentrl.matching.confidence import expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.matches import ASSIGNMENTS, KEPT, answer, best_pairs
-from decentrl.matching.point import rescored
+from decentrl.matching.matches import (
+    KEPT,
+    Answers,
+    answer,
+    best_pairs,
+    check_question,
+    matches_table,
+    nearest_answers,
+    threshold_of,
+)
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.device import cuda_devices
 from decentrl.storage.additions import Addition
 from decentrl.storage.bundle import Bundle
-from decentrl.training.fitting import TrainingContext, fit_alignment
+from decentrl.training.fitting import TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import Row
-from decentrl.training.unlinked import Unlinked
+from decentrl.training.progress import progress_bar
 
 __all__ = ["SIDES", "Aligner", "Assign", "Side"]
 
@@ -87,12 +97,13 @@ class Aligner(GrowingModel[AlignmentState]):
 
     def fit(
         self,
-        left: Source | AlignmentTask,
-        right: Source | None = None,
-        links: str | PathLike[str] | None = None,
+        left: AlignmentTask | KnowledgeGraph | Source,
+        right: KnowledgeGraph | Source | None = None,
+        links: Source | None = None,
         *,
-        valid_links: str | PathLike[str] | None = None,
-        test_links: str | PathLike[str] | None = None,
+        valid_links: Source | None = None,
+        test_links: Source | None = None,
+        progress: bool | None = None,
         run: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Row], None] | None = None,
@@ -105,10 +116,12 @@ class Aligner(GrowingModel[AlignmentState]):
         If training fails, the aligner stays as it was.
 
         Args:
-            left, right: files of triples, or :class:`KnowledgeGraph` objects; ``left`` may be an
-                :class:`AlignmentTask` instead, which brings everything.
-            links: file of known links, left then right.
+            left, right: triples: files, lists of tuples, data frames, arrays, or
+                :class:`KnowledgeGraph` objects; ``left`` alone may be an :class:`AlignmentTask` or
+                the name of a dataset.
+            links: known links, left then right.
             test_links: links to evaluate on; never used in training.
+            progress: show a progress bar; default: in a terminal and in a notebook.
             run: folder for ``metrics.jsonl`` and checkpoints.
             resume: go on from the checkpoint in ``run``.
             on_epoch: called with each epoch's row of metrics.
@@ -116,12 +129,7 @@ class Aligner(GrowingModel[AlignmentState]):
             share: of the epochs of the settings.
         """
         started = time.perf_counter()
-        if isinstance(left, AlignmentTask):
-            task = left
-        elif right is None or links is None:
-            raise InputError("fit needs two graphs and links", remedy="give left, right and links")
-        else:
-            task = AlignmentTask.read(left, right, links, test_links, valid_links)
+        task = as_alignment_task(left, right, links, test_links, valid_links)
         held_out = self.config.training.valid
         if held_out and not len(task.valid):
             task = task.hold_out(held_out, self.config.seed, into="valid")
@@ -136,11 +144,14 @@ class Aligner(GrowingModel[AlignmentState]):
             self.device,
             run=None if run is None else Path(run),
             resume=resume,
-            on_epoch=on_epoch,
             warm=None if start is None else start.learned.warm_weights(task, start.growing),
             sureness=None if start is None else start.learned.sureness_now(task, later=-1.0),
         )
-        with torch.random.fork_rng(devices=cuda_devices(self.device)):
+        epochs = planned_epochs(context.config, bool(len(task.valid)))
+        with (
+            progress_bar(epochs, progress=progress, on_epoch=on_epoch) as context.on_epoch,
+            torch.random.fork_rng(devices=cuda_devices(self.device)),
+        ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
         self._swap(AlignmentState.from_fitted(self.config, self.device, task, fitted))
         self.history, self.rounds = fitted.history, fitted.rounds
@@ -152,7 +163,7 @@ class Aligner(GrowingModel[AlignmentState]):
         self,
         *,
         share: float = REFIT,
-        links: str | PathLike[str] | None = None,
+        links: Source | None = None,
         run: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Row], None] | None = None,
@@ -161,13 +172,13 @@ class Aligner(GrowingModel[AlignmentState]):
 
         Args:
             share: of the epochs that a training from scratch has.
-            links: file of links that have become known since.
+            links: links that have become known since.
             run, resume, on_epoch: as in :meth:`fit`.
         """
         again, task = Aligner(self.config, self.device), self.settled_task(links)
         return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    def settled_task(self, links: str | PathLike[str] | None = None) -> AlignmentTask:
+    def settled_task(self, links: Source | None = None) -> AlignmentTask:
         """What :meth:`refit` learns from: all triples, known links, and those of a file."""
         more = None if links is None else self.task.read_links(links)
         return self.learned.settled_task(self.task, more)
@@ -243,7 +254,7 @@ class Aligner(GrowingModel[AlignmentState]):
         among: Side | None = None,
         top: int = 10,
         ann: bool = False,
-    ) -> pa.Table:
+    ) -> ResultTable:
         """The entities nearest to one by cosine, of its own graph or of the other one.
 
         Args:
@@ -284,7 +295,7 @@ class Aligner(GrowingModel[AlignmentState]):
         assign: Assign = "nearest",
         min_confidence: float | Literal["fitted"] | None = None,
         ann: bool = False,
-    ) -> pa.Table:
+    ) -> ResultTable:
         """The best counterparts of some entities, or of all that no known link names.
 
         Candidates are the entities of the other graph that no known link has taken. If an asked
@@ -310,112 +321,46 @@ class Aligner(GrowingModel[AlignmentState]):
             table with the columns left, right, rank (1 is best), score and confidence: how likely
             the match is right, null where it was not learned (that takes validation links, the
             configured matcher and rank 1). An entity without a match has a null counterpart; so
-            has one without a vector, which is nobody's match either.
+            has one without a vector, which is no match of others either.
         """
-        if top < 1:
-            raise ConfigError(f"top is {top}; it must be at least 1")
-        if assign not in ASSIGNMENTS:
-            raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
-        if assign != "nearest" and top > 1:
-            raise ConfigError(f"{assign} assignment has one match for each; use top=1")
+        check_question(top, assign)
         check_side(side)
-        matcher, asking = self._matcher(matcher), self._potentials
+        matcher = self._matcher(matcher)
         own, other = (self.growing.sides[name].entities for name in (side, OTHER[side]))
         if entities is None:
-            listed = asking.unlinked(self.growing, side).nonzero()[:, 0].numpy()
+            listed = self._potentials.unlinked(self.growing, side).nonzero()[:, 0].numpy()
         else:
             listed = own.ids(entities)
         there = self.growing.sides[side].has_vector().numpy()[listed]
-        asked = None if entities is None else listed[there]
         confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
-        alone = assign == "nearest" and (matcher == "cosine" or not self.config.matching.keep)
-        if ann and (asked is None or not alone):
-            raise ConfigError(
-                "an approximate index is for questions about given entities, each by its nearest; "
-                "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
-            )
-        if asked is not None and alone:
-            found = asking.ask(
-                self.growing,
-                self.indexes,
-                np.unique(asked),
-                side,
-                matcher,
-                top=top,
-                rivals=confidence is not None,
-                ann=ann,
-            )
-            mine, theirs = found.rows.numpy(), found.columns.numpy()
-            pairs, cosines = found.pairs, found.cosines
-        else:
-            kept = max(top, 50 if assign == "one-to-one" else KEPT)
-            mine, theirs, pairs, cosines = self._pairs(side, asked, matcher, kept)
+        mine, theirs, pairs, cosines = self._candidates.of(
+            side,
+            None if entities is None else listed[there],
+            matcher,
+            assign,
+            top=top,
+            rivals=confidence is not None,
+            ann=ann,
+        )
         answers = answer(
             pairs,
             cosines,
             top=min(top, max(1, len(theirs))),
             assign=assign,
             confidence=confidence,
-            threshold=_threshold(min_confidence, confidence),
-        )
-        rows = np.searchsorted(mine, listed[there])
-        shape = len(listed), answers.columns.shape[1]
-        columns, scores = np.full(shape, -1), np.full(shape, np.nan, np.float32)
-        columns[there], scores[there] = answers.columns.numpy()[rows], answers.scores.numpy()[rows]
-        first = np.arange(shape[1]) == 0
-        sure = np.full(shape, np.nan, np.float32)
-        sure[there] = np.where(first, answers.confidence.numpy()[rows, None], np.nan)
-        told = (columns >= 0) | first  # an entity without a match has one row
-        labels = np.array([*other.take(theirs), None], object)
-        asked_labels = own.take(np.repeat(listed, shape[1]))
-        mine_then_theirs = [
-            pa.array(np.array(asked_labels, object)[told.reshape(-1)], pa.string()),
-            pa.array(labels[columns[told]], pa.string()),
-        ]
-        left, right = mine_then_theirs if side == "left" else mine_then_theirs[::-1]
-        ranks = np.broadcast_to(np.arange(1, columns.shape[1] + 1, dtype=np.int32), columns.shape)
-        return pa.table(
-            {
-                "left": left,
-                "right": right,
-                "rank": ranks[told],
-                "score": pa.array(scores[told], from_pandas=True),
-                "confidence": pa.array(sure[told], from_pandas=True),
-            }
-        )
+            threshold=threshold_of(min_confidence, confidence),
+        ).spread(np.searchsorted(mine, listed[there]), there)
+        columns = answers.columns.numpy()
+        counterparts = np.array([*other.take(theirs), None], object)[columns]
+        labels = np.array(own.take(listed), object)
+        table = matches_table(labels, counterparts, answers, swapped=side == "right")
+        return ResultTable(table)
 
-    def _pairs(
-        self, side: Side, asked: Ids | None, matcher: str, kept: int
-    ) -> tuple[Ids, Ids, SparseScores, SparseScores]:
-        """Ids of ``side`` and of the other one that matches range over, and their best pairs."""
-        config, own = self.config.matching, self._known_links[:, SIDES.index(side)]
-        if not config.keep and (asked is None or not np.isin(own, asked).any()):
-            mine, theirs, scores = self._potentials.whole(self.growing, side, matcher)
-            return mine, theirs, *rescored(top_pairs(scores, kept), scores)
-        mine, theirs, cosine = self._unlinked(side, asked)
-        if config.keep:
-            return mine, theirs, *best_pairs(cosine, matcher, config, kept)
-        scores = apply_matcher(cosine, matcher, config)
-        return mine, theirs, *rescored(top_pairs(scores, kept), scores)
-
-    def _unlinked(self, side: Side, asked: Ids | None) -> tuple[Ids, Ids, Scores]:
-        """Ids of ``side`` and of the other one that matches range over, and their cosines."""
-        task = self.task
-        n_left = len(task.left.entities)
-        links = self._known_links + np.array([0, n_left])
-        named = links[:0]
-        if asked is not None:
-            ids = asked if side == "left" else asked + n_left
-            named = links[np.isin(links, ids).any(axis=1)]
-        pool = Unlinked.of(n_left, n_left + len(task.right.entities), links, named)
-        pools, vectors = {"left": pool.left, "right": pool.right - n_left}, []
-        for name in SIDES:
-            there = self.growing.sides[name].has_vector().numpy()
-            pools[name] = pools[name][there[pools[name]]]
-            whole = self.vectors(name)
-            vectors.append(whole[torch.from_numpy(pools[name]).to(whole.device)])
-        cosine = Scores.cosine(vectors[0], vectors[1])
-        return pools[side], pools[OTHER[side]], cosine if side == "left" else cosine.T
+    @property
+    def _candidates(self) -> Candidates:
+        return Candidates(
+            self.growing, self._potentials, self.indexes, self.config.matching, self._known_links
+        )
 
     def _matcher(self, name: str | None) -> str:
         name = name or self.config.matching.matcher
@@ -425,15 +370,18 @@ class Aligner(GrowingModel[AlignmentState]):
 
     # How good it is
 
+    _tested: tuple[Tensor, Tensor, str, Answers] | None = None
+
     def evaluate(
         self,
         candidates: tuple[str, ...] = ("test", "all"),
-        links: str | PathLike[str] | None = None,
-    ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
-        """Metrics of the test links, or of those in a file, and their ranks.
+        links: Source | None = None,
+    ) -> Evaluation:
+        """Metrics of the test links, or of others.
 
         Returns:
-            rows as in ``results.json``, and the ranks left to right among ``test`` by matcher.
+            a table with the rows of ``results.json``; ``ranks`` holds the ranks left to right
+            among ``test`` by matcher.
         """
         task = self.task
         test, unknown = task.test, task.unknown
@@ -442,16 +390,24 @@ class Aligner(GrowingModel[AlignmentState]):
             unknown = new_ends(self.growing, test) if task.open_world else None
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
-        return evaluate_links(
-            self.vectors("left"),
-            self.vectors("right"),
+        left, right = self.vectors("left"), self.vectors("right")
+
+        def remember(matcher: str, scores: Scores) -> None:
+            if links is None and matcher == self.config.matching.matcher:
+                self._tested = left, right, matcher, nearest_answers(scores)
+
+        rows, ranks = evaluate_links(
+            left,
+            right,
             torch.from_numpy(test).to(self.device),
             self.config.matching,
             unknown=None if unknown is None else torch.from_numpy(unknown),
             candidates=candidates,
+            on_test=remember if not self.config.matching.keep else None,
         )
+        return Evaluation(rows, ranks)
 
-    def confidence(self, links: str | PathLike[str] | None = None) -> dict[str, float]:
+    def confidence(self, links: Source | None = None) -> dict[str, float]:
         """How sure matches are, checked on links, by default those to test on; empty if that was
         not learned.
 
@@ -465,7 +421,7 @@ class Aligner(GrowingModel[AlignmentState]):
         if self.learned.confidence is None or not len(test):
             return {}
         matcher = self.config.matching.matcher
-        mine, theirs, *pairs = self._pairs("left", test[:, 0], matcher, KEPT)
+        mine, theirs, *pairs = self._candidates.together("left", test[:, 0], matcher, KEPT)
         answers = answer(*pairs, confidence=self.learned.confidence)
         rows = np.searchsorted(mine, test[:, 0])
         found = answers.columns[rows, 0].numpy()
@@ -478,31 +434,42 @@ class Aligner(GrowingModel[AlignmentState]):
             "threshold": self.learned.confidence.threshold,
         }
 
-    def drift(self, links: str | PathLike[str] | None = None) -> Drift:
+    def drift(self, links: Source | None = None) -> Drift:
         """How far the graphs have grown away from what was trained.
 
         Args:
-            links: file of links to tell by how calibrated matches still are; default: those to
+            links: links to tell by how calibrated matches still are; default: those to
                 test on.
         """
         return self._drift(self.confidence(links))
 
-    def test_matches(self, matcher: str | None = None) -> list[dict[str, Any]]:
+    def _test_answers(self, matcher: str) -> Answers:
+        """The best of the test targets for each left test entity, kept until vectors change."""
+        left, right = self.vectors("left"), self.vectors("right")
+        kept = self._tested
+        if kept is None or kept[0] is not left or kept[1] is not right or kept[2] != matcher:
+            links = torch.from_numpy(self.task.test).to(left.device)
+            cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
+            config = self.config.matching
+            if config.keep:
+                answers = answer(*best_pairs(cosine, matcher, config))
+            else:
+                answers = nearest_answers(apply_matcher(cosine, matcher, config))
+            kept = self._tested = left, right, matcher, answers
+        return kept[3]
+
+    def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.
 
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
-        task, matcher = self.task, self._matcher(matcher)
-        left, right = self.vectors("left"), self.vectors("right")
-        links = torch.from_numpy(task.test).to(left.device)
-        cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
-        answers = answer(*best_pairs(cosine, matcher, self.config.matching))
+        task, answers = self.task, self._test_answers(self._matcher(matcher))
         found, best = answers.columns[:, 0].tolist(), answers.scores[:, 0].tolist()
         triples = [task.left.triples, *(task.auxiliary or ())[:1]]
         ends = np.concatenate(triples)[:, [0, 2]].reshape(-1)
         degree = np.bincount(ends, minlength=len(task.left.entities))[task.test[:, 0]]
         names = task.right.entities
-        return [
+        rows = [
             {
                 "left": label,
                 "right": names[int(task.test[other, 1])],
@@ -515,20 +482,4 @@ class Aligner(GrowingModel[AlignmentState]):
                 zip(task.left.entities.take(task.test[:, 0]), found, best, strict=True)
             )
         ]
-
-
-def _threshold(
-    asked: float | Literal["fitted"] | None, confidence: Confidence | None
-) -> float | None:
-    if asked is None:
-        return None
-    if confidence is None:
-        raise ConfigError(
-            "no confidence was learned for these matches, so none can be left out; train with "
-            "validation links (training.valid) and match with the run's own matcher"
-        )
-    if asked == "fitted":
-        return confidence.threshold
-    if isinstance(asked, str) or not 0 <= asked <= 1:
-        raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
-    return asked
+        return ResultTable.from_rows(rows)

@@ -19,14 +19,15 @@ from torch import Tensor
 from decentrl.config import PredictionConfig
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.memory import Source
 from decentrl.data.questions import Question
+from decentrl.data.results import Evaluation, ResultTable
+from decentrl.data.tasks import as_graph_task
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.frequency import frequency_scores
 from decentrl.evaluation.groups import answer_metrics, metrics_by_group
-from decentrl.evaluation.ranks import Ranks
-from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.growth.drift import Drift
 from decentrl.growth.explanation import Reason
@@ -35,15 +36,16 @@ from decentrl.growth.growing_model import REFIT, GrowingModel
 from decentrl.growth.prediction_state import SIDE, PredictionState, splits_of, view_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.device import cuda_devices
-from decentrl.nn.prediction import PredictionModel
 from decentrl.scorers.completion import Answer, Completion
+from decentrl.scorers.model import PredictionModel
 from decentrl.storage.additions import Addition
 from decentrl.storage.bundle import Bundle
 from decentrl.training.loop import Row, train
 from decentrl.training.prediction import PredictionObjective
+from decentrl.training.progress import progress_bar
 
-TripleSource = Ids | str | PathLike[str]
-"""Triples in ids, int64[n, 3], or a file of them in labels."""
+TripleSource = Ids | Source
+"""Triples in ids, int64[n, 3], or in labels, also a file of them."""
 TRIPLE = [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]
 SCORES = [("score", pa.float32()), ("probability", pa.float32())]
 
@@ -88,10 +90,11 @@ class Predictor(GrowingModel[PredictionState]):
 
     def fit(
         self,
-        source: GraphTask | KnowledgeGraph | str | PathLike[str],
+        source: GraphTask | KnowledgeGraph | Source,
         *,
-        valid: float | None = None,
-        test: float = 0.0,
+        valid: float | Source | None = None,
+        test: float | Source = 0.0,
+        progress: bool | None = None,
         run: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Row], None] | None = None,
@@ -103,8 +106,12 @@ class Predictor(GrowingModel[PredictionState]):
         If training fails, the predictor stays as it was.
 
         Args:
-            source: a :class:`GraphTask` brings its own validation and test triples; of a graph or a
-                file the shares ``valid`` (default: ``training.valid``) and ``test`` are held out.
+            source: triples (a file, a list of tuples, a data frame, an array, a
+                :class:`KnowledgeGraph`), the name of a dataset, or a :class:`GraphTask`; the last
+                two bring their own validation and test triples.
+            valid, test: of plain triples the share to hold out (default of ``valid``:
+                ``training.valid``), or the triples themselves.
+            progress: show a progress bar; default: in a terminal and in a notebook.
             run: folder for ``metrics.jsonl`` and checkpoints.
             resume: go on from the checkpoint in ``run``.
             on_epoch: called with each epoch's row of metrics.
@@ -113,7 +120,7 @@ class Predictor(GrowingModel[PredictionState]):
         """
         started = time.perf_counter()
         held_out = self.config.training.valid if valid is None else valid
-        task = _as_task(source, held_out, test, self.config.seed)
+        task = as_graph_task(source, held_out, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
         if run is not None and not resume:
@@ -129,21 +136,24 @@ class Predictor(GrowingModel[PredictionState]):
             objective = PredictionObjective(
                 model,
                 splits.train,
-                view_of(self.config, splits.train, task, self.device),
+                view_of(model, splits.train, task, self.device),
                 self.config,
                 known_valid,
                 splits.queries(splits.train, known_valid),
                 splits.n_relations,
                 self.config.seed,
             )
-            history = train(
-                objective,
-                self.config.with_epochs(share).training,
-                self.config.seed,
-                run=None if run is None else Path(run),
-                resume=resume,
-                on_epoch=on_epoch,
-            )
+            training = self.config.with_epochs(share).training
+            bar = progress_bar(training.epochs, progress=progress, on_epoch=on_epoch)
+            with bar as shown:
+                history = train(
+                    objective,
+                    training,
+                    self.config.seed,
+                    run=None if run is None else Path(run),
+                    resume=resume,
+                    on_epoch=shown,
+                )
         confidence = self._calibrate(model, task, splits, known_valid)
         self._swap(PredictionState(self.config, self.device, task, model, confidence))
         self.history = history
@@ -157,7 +167,7 @@ class Predictor(GrowingModel[PredictionState]):
         if not len(valid):
             return None
         then = replace(splits, later=splits.later[:0])
-        vectors = model.embed(view_of(self.config, then.now, task, self.device))
+        vectors = model.embed(view_of(model, then.now, task, self.device))
         completion = Completion(model, vectors, then)
         return completion.calibrated(then.queries(valid), then.known)
 
@@ -235,7 +245,7 @@ class Predictor(GrowingModel[PredictionState]):
         """
         return self._explain(SIDE, entity, moved)
 
-    def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> pa.Table:
+    def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> ResultTable:
         """The entities nearest to one by cosine, itself left out.
 
         Args:
@@ -272,7 +282,7 @@ class Predictor(GrowingModel[PredictionState]):
         *,
         top: int = 10,
         known: bool = False,
-    ) -> pa.Table:
+    ) -> ResultTable:
         """What completes a triple of which one part is missing.
 
         Args:
@@ -288,7 +298,7 @@ class Predictor(GrowingModel[PredictionState]):
 
     def predict_all(
         self, queries: Sequence[Question], *, top: int = 10, known: bool = False
-    ) -> pa.Table:
+    ) -> ResultTable:
         """:meth:`predict` for many questions at once: (head, relation, tail), one None in each."""
         if top < 1:
             raise ConfigError(f"top is {top}; it must be at least 1")
@@ -308,7 +318,7 @@ class Predictor(GrowingModel[PredictionState]):
             for place, answer in enumerate(found[i], 1)
         ]
         said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
-        return pa.Table.from_pylist(rows, pa.schema([*TRIPLE, *said]))
+        return ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said]))
 
     def _entities(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         graph = self.task.graph
@@ -334,14 +344,13 @@ class Predictor(GrowingModel[PredictionState]):
 
     # How good it is
 
-    def evaluate(
-        self, triples: TripleSource | None = None
-    ) -> tuple[list[dict[str, Any]], tuple[Queries, Ranks]]:
+    def evaluate(self, triples: TripleSource | None = None) -> Evaluation:
         """Filtered, tie-aware metrics of the test triples, or of others.
 
         Returns:
-            rows as in ``results.json`` (``group`` names what a row is about: all, a direction, a
-            category of relations, a cell of the open world, a relation), and the ranks.
+            a table with the rows of ``results.json`` (``group`` names what a row is about: all, a
+            direction, a category of relations, a cell of the open world, a relation); ``ranks``
+            holds the questions and the ranks of their answers.
         """
         splits, test = self._splits, self._test(triples)
         if not len(test):
@@ -353,7 +362,7 @@ class Predictor(GrowingModel[PredictionState]):
         for row in rows:
             if row["group"] == "relation":
                 row["name"] = self.task.graph.relations[row["name"]]
-        return rows, (asked, ranks)
+        return Evaluation(rows, (asked, ranks))
 
     def frequency(self, triples: TripleSource | None = None) -> dict[str, float]:
         """The same metrics of answering by how often an entity answers a relation in training."""
@@ -382,7 +391,7 @@ class Predictor(GrowingModel[PredictionState]):
         """
         return self._drift(self.confidence(triples))
 
-    def test_predictions(self) -> pa.Table:
+    def test_predictions(self) -> ResultTable:
         """The best answer of every test question, beside the truth.
 
         What training and validation triples hold is not an answer, nor is what :meth:`predict`
@@ -413,33 +422,14 @@ class Predictor(GrowingModel[PredictionState]):
                 }
             )
         truth = [("correct", pa.bool_()), ("truth", pa.list_(pa.string()))]
-        return pa.Table.from_pylist(
-            rows, pa.schema([*TRIPLE, ("asked", pa.string()), *SCORES, *truth])
-        )
+        schema = pa.schema([*TRIPLE, ("asked", pa.string()), *SCORES, *truth])
+        return ResultTable.from_rows(rows, schema)
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""
         if triples is None:
-            return self.task.test
-        return triples if isinstance(triples, np.ndarray) else self.task.read_triples(triples)
-
-
-def _as_task(
-    source: GraphTask | KnowledgeGraph | str | PathLike[str], valid: float, test: float, seed: int
-) -> GraphTask:
-    if isinstance(source, GraphTask):
-        return source
-    if isinstance(source, KnowledgeGraph):
-        return GraphTask.from_graph("graph", source, valid, test, seed)
-    from decentrl.data.registry import load_dataset
-
-    if Path(source).is_file():
-        graph = KnowledgeGraph.read(source)
-        return GraphTask.from_graph(Path(source).stem, graph, valid, test, seed)
-    task = load_dataset(str(source))
-    if not isinstance(task, GraphTask):
-        raise InputError(
-            f"{source} is two graphs, prediction needs one",
-            remedy="`decentrl data list` shows the datasets for prediction",
-        )
-    return task
+            test: Ids = self.task.test
+            return test
+        ids = isinstance(triples, np.ndarray) and triples.dtype.kind == "i"
+        found: Ids = triples if ids else self.task.read_triples(triples)  # type: ignore[assignment]
+        return found

@@ -58,7 +58,7 @@ def proportions(scale: Scale) -> Target:
         "proportions",
         f"More and more unseen entities, {pair}",
         "A larger and larger share of the test entities arrives after training, with all triples "
-        f"about them. {PROTOCOL} CSLS. The paper says in words that decentRL's Hits@1 is 9.2 % "
+        f"about them. {PROTOCOL} CSLS. The paper states that decentRL's Hits@1 is 9.2 % "
         "above AliNet's at 20 % and 35.9 % above it at 80 %.",
         [Table("CSLS", columns, rows)],
         [Figure("lines", f"Unseen entities, {pair}", panels, "hollow: the paper")],

@@ -197,12 +197,17 @@ def open_prediction(scale: Scale) -> Target:
         "open-prediction",
         f"Entity prediction in an open world, {name}",
         "A fifth of the entities, and all training triples about them, arrive after training. "
-        f"{PROTOCOL} The second table takes the questions apart by who is new.",
+        f"{PROTOCOL} The second table divides the questions by whether query and answer are new.",
         [
             decoder_table(
                 scale, "Filtered", [_same(m) for m in methods], metrics, published, PUBLISHED_SPLIT
             ),
-            Table("MRR by who is new", [("", cell) for cell in CELLS], cells, "method, decoder"),
+            Table(
+                "MRR of known and new queries and answers",
+                [("", cell) for cell in CELLS],
+                cells,
+                "method, decoder",
+            ),
         ],
         [Figure("bars", "Open world; dotted: how far the closed world reaches", panels)],
     )

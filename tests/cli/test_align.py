@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from decentrl.cli.options import plain_console
+from decentrl.cli.console import plain_console
 from decentrl.runs.run import read_settings
 from decentrl.training import loop
 
@@ -110,7 +110,7 @@ def test_settings_and_seed_reach_the_run(
     decentrl: Command, files: tuple[object, ...], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    asked = ("--set", "matching.matcher=cosine", "--set", "loss.margin=2", "--seed", "7")
+    asked = ("--set", "matching.matcher=cosine", "--set", "loss.negatives=2", "--seed", "7")
     assert decentrl("align", *files, *QUICK, *asked, "-o", run).code == 0
     sources, config = read_settings(run)
     assert (config.preset, config.seed, config.model.dim) == ("tiny", 7, 8)
@@ -291,7 +291,7 @@ def test_what_cannot_be_written_is_one_line(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "m.tsv")
 
-    monkeypatch.setattr("decentrl.cli.alignment.write_table", full)
+    monkeypatch.setattr("decentrl.cli.console.write_table", full)
     done = decentrl("match", world_run, "-o", "m.tsv", "--device", "cpu")
     assert (done.code, done.err) == (2, "error: m.tsv: No space left on device\n")
 

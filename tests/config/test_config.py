@@ -325,7 +325,5 @@ def test_settings_of_version_2_are_read_as_what_they_were() -> None:
 
 def test_a_model_that_there_is_no_more_is_refused() -> None:
     old = {"model": {"encoder": "dan", "norm": False}}
-    with pytest.raises(
-        ConfigError, match=r"trained with model\.norm=False, which this"
-    ):
+    with pytest.raises(ConfigError, match=r"trained with model\.norm=False, which this"):
         Config.from_stored(old)

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-import decentrl.cli.alignment
+import decentrl.cli.course
 import decentrl.runs.run  # noqa: F401 (imported once, before the forks)
 from decentrl.cli import main
 

@@ -95,7 +95,8 @@ def test_an_unseen_entity_has_the_embedding_it_was_given(fitted: Aligner) -> Non
         np.testing.assert_allclose(untrained.vectors("left")[unseen], vectors, rtol=1e-5)
     name = "entities"
     np.testing.assert_array_equal(
-        untrained.learned.weights[name][unseen].numpy(), fitted.learned.weights[name][unseen].numpy()
+        untrained.learned.weights[name][unseen].numpy(),
+        fitted.learned.weights[name][unseen].numpy(),
     )
 
 

@@ -33,9 +33,7 @@ SETTINGS = (
 STRONG = (
     "model.dim=4",
     "propagation.dim=8",
-    "propagation.rounds=2",
     "propagation.relation_dim=2",
-    "propagation.width=8",
     "propagation.weight=0.3",
     "training.epochs=2",
     "training.batch=7",
@@ -97,7 +95,10 @@ def test_stopped_after_any_epoch_and_resumed(
         resumed = make().fit(task, run=run, resume=True)
         for side in ("left", "right"):
             assert torch.equal(resumed.learned.vectors[side], whole.learned.vectors[side])
-        assert all(torch.equal(resumed.learned.weights[name], t) for name, t in whole.learned.weights.items())
+        assert all(
+            torch.equal(resumed.learned.weights[name], t)
+            for name, t in whole.learned.weights.items()
+        )
         assert without_seconds(resumed.history) == without_seconds(whole.history)
         assert read_metrics(run) == without_seconds(whole.history)
 
@@ -126,7 +127,10 @@ def test_stopped_after_any_epoch_of_any_stage_and_resumed(
         resumed = small().fit(task, run=run, resume=True)
         for side in ("left", "right"):
             assert torch.equal(resumed.learned.vectors[side], whole.learned.vectors[side])
-        assert all(torch.equal(resumed.learned.weights[name], t) for name, t in whole.learned.weights.items())
+        assert all(
+            torch.equal(resumed.learned.weights[name], t)
+            for name, t in whole.learned.weights.items()
+        )
         assert (resumed.rounds, resumed.chosen_rounds) == (whole.rounds, whole.chosen_rounds)
         assert resumed.learned.found.tolist() == whole.learned.found.tolist()
         assert resumed.confidence() == whole.confidence()

@@ -16,7 +16,7 @@ from decentrl.data.knowledge_graph import KnowledgeGraph
 
 KILLS = 60
 SETTINGS = (
-    "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3", "propagation.width=4",
+    "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
     "loss.entities=16", "training.epochs=2", "training.valid=0.0",
 )  # fmt: skip
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decentrl.nn.alignment import AlignmentModel
+from decentrl.nn.relational import RelationalModel
 from safetensors import safe_open
 
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
 from decentrl.growth.alignment_state import merged_graphs
-from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.relational import RelationalModel
 from decentrl.training.fitting import TrainingContext
 
 QUICK = ("model.dim=16", "training.epochs=2")
@@ -26,7 +26,6 @@ STRONG = (
     "loss.entities=256",
     "propagation.dim=16",
     "propagation.relation_dim=8",
-    "propagation.width=4",
     "training.epochs=2",
     "training.batch=200",
     "self_training.rounds=1",
@@ -144,7 +143,7 @@ def test_new_entities_have_vectors_and_matches_with_the_default_preset(
         assert np.isfinite(table["score"].to_numpy()).all()
         assert np.isfinite(table["confidence"].to_numpy()).all()
     assert task.unknown is not None
-    rows, _ = aligner.evaluate(candidates=("test",))
+    rows = aligner.evaluate(candidates=("test",)).rows
     (row,) = [
         row
         for row in rows
@@ -161,7 +160,9 @@ def test_the_default_preset_reads_no_input_embedding_of_a_new_entity(
     settings = (f"distillation.induce={induce}", "propagation.weight=0", "self_training.rounds=0")
     aligner = strong(task, None, *settings, "training.refit=false", "training.epochs=1")
     before = encode_again(aligner, aligner.learned.weights)
-    assert torch.equal(before, torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]]))
+    assert torch.equal(
+        before, torch.cat([aligner.learned.vectors["left"], aligner.learned.vectors["right"]])
+    )
     left, right = unseen(task)
     rows = torch.from_numpy(np.concatenate((left, right + len(task.left.entities))))
     weights = {name: tensor.clone() for name, tensor in aligner.learned.weights.items()}

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decentrl.evaluation import filtered
-from decentrl.evaluation.filtered import compared_by_row, compared_in_blocks, rank_answers
+from decentrl.evaluation import ranks as ranks_module
+from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import mean_rank
 from decentrl.graph.queries import Queries
 
@@ -115,13 +116,15 @@ def test_scores_are_tied_within_a_millionth_of_the_largest_of_their_question() -
 def test_many_rows_at_a_time_count_as_one_by_one(
     cells: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered, "CELLS", cells)
+    monkeypatch.setattr(ranks_module, "CELLS", cells)
     block = table_of(1).flatten(0, 1).to(dtype) / 3
     at = torch.tensor([0, 0, 3, 7, 7, 7, 19])
     right = block[at, torch.tensor([0, 4, 1, 2, 2, 3, 0])]
     limits = (right + 1 / 3, right - 1 / 3)
-    found = compared_by_row(block, at, *limits)
-    for counts, other in zip(found, compared_in_blocks(block, at, *limits), strict=True):
+    found = ranks_module.count_above(block, at, *limits)
+    for counts, other in zip(
+        found, ranks_module._count_above_in_blocks(block, at, *limits), strict=True
+    ):
         assert counts.dtype == other.dtype == torch.int64
         assert torch.equal(counts, other)
     assert found[0].any()

@@ -98,7 +98,7 @@ def test_a_warm_start_knows_what_was_learned(world: AlignmentTask) -> None:
     aligner.refresh()
     cold = Aligner.from_preset("quick", *SMALL, device="cpu").fit(task, share=0.25)
     (warm_hits, kept_hits, cold_hits) = (
-        next(r["hits@1"] for r in m.evaluate(("test",))[0] if r["matcher"] == "sinkhorn")
+        next(r["hits@1"] for r in m.evaluate(("test",)).rows if r["matcher"] == "sinkhorn")
         for m in (again, aligner, cold)
     )
     assert warm_hits > cold_hits

@@ -15,8 +15,8 @@ SMALL = ("training.epochs=3", "training.valid=0.0", "training.batch=16", "model.
 ALIGNERS = {
     "strong": ("strong", "propagation.dim=8", "propagation.relation_dim=3"),
     "propagate": ("propagate", "propagation.dim=8", "propagation.relation_dim=3"),
-    "two hops": ("tiny", "model.counterparts=false"),
-    "one hop": ("tiny", "model.hops=one", "model.counterparts=false"),
+    "two hops": ("tiny",),
+    "one hop": ("tiny", "model.hops=one"),
 }
 
 

@@ -23,9 +23,7 @@ NEW = [("new", R0, KNOWN), ("new", R1, "http://left.org/5")]
 @pytest.fixture(scope="module")
 def aligned(twin_files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run; nobody writes to it."""
-    aligner = Aligner.from_preset(
-        "propagate", "propagation.dim=8", "propagation.rounds=1", device="cpu"
-    )
+    aligner = Aligner.from_preset("propagate", "propagation.dim=8", device="cpu")
     aligner.fit(*(twin_files[name] for name in ("left", "right", "links")))
     run = tmp_path_factory.mktemp("runs") / "aligned"
     aligner.save(run)

@@ -387,7 +387,7 @@ def test_the_open_world_of_a_prediction_appears_only_when_measured(
     cell = answered("open world", "new query, known answer", n=213, mrr=0.428)
     rows = [*prediction.results[:4], cell, *prediction.results[4:]]
     page = Page(render_prediction_report(replace(prediction, results=rows)))
-    assert ["By who arrived after training"] in page.rows
+    assert ["By what arrived after training"] in page.rows
     assert "MRR, new asks0.428of 213 with an entity unseen in training" in page.text
 
 

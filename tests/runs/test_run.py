@@ -482,7 +482,7 @@ def test_results_of_prediction_have_the_documented_keys(people_run: Path) -> Non
     )  # fmt: skip
     assert list(results["seconds"]) == ["read", "train", "evaluate"]
     predictor = Predictor.load(people_run, "cpu")
-    assert results["results"] == predictor.evaluate()[0]
+    assert results["results"] == predictor.evaluate().rows
     assert results["frequency"] == predictor.frequency()
     assert results["confidence"] == predictor.confidence()
     for row in results["results"]:

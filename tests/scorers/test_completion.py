@@ -13,9 +13,9 @@ from decentrl.config import PredictionConfig
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.prediction import PredictionModel
 from decentrl.scorers import completion
 from decentrl.scorers.completion import Completion, answered, features
+from decentrl.scorers.model import PredictionModel
 
 N, R = 8, 3
 # 0 likes itself by relation 1; 6 arrives later, nothing is known of 7, relation 2 is never trained.
@@ -29,7 +29,7 @@ SURE = Confidence(torch.ones(2).double(), 0.5, torch.zeros(2).double(), torch.on
 
 
 def made(*settings: str, confidence: Confidence | None = None) -> Completion:
-    config = PredictionConfig().with_setting("model.dim=6").with_setting("model.encoder=none")
+    config = PredictionConfig.from_preset("paper", ("model.encoder=none", "model.dim=6"))
     for setting in settings:
         config = config.with_setting(setting)
     with torch.random.fork_rng(devices=[]):

@@ -60,6 +60,34 @@ def test_less_is_better_where_it_is(store: Store, keep: Keep) -> None:
     assert lines[3] == "| rival | 200<br>▼ +49 (151) |"
 
 
+def test_results_of_an_uncommitted_tree_are_marked(
+    store: Store, keep: Keep, tmp_path: Path
+) -> None:
+    keep(OURS, [0.6, 0.62])
+    keep(RIVAL, [0.4])
+    assert "†" not in markdown(table(), store)
+    keep_uncommitted(store, OURS)
+    lines = markdown(table(), store).splitlines()
+    assert lines[2].startswith("| ours | **0.610 ± 0.014 †**<br>▲ +0.021 (0.589) |")
+    assert "†" not in lines[3]
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table(), store))))
+    assert [row["uncommitted"] for row in rows] == ["1", "1", "0", "0", "", ""]
+    stats = [store.stat(Value(run, HITS, 2)) for run in (OURS, RIVAL)]
+    assert str(Comparison("here", *stats)).endswith("✓ †")
+    assert ratio(*stats) is not None
+    write_site(tmp_path, make_targets(["alignment", "time"], FULL), FULL, store)
+    assert "† made from an uncommitted tree." in (tmp_path / "alignment.md").read_text("utf-8")
+    assert "†" not in (tmp_path / "time.md").read_text("utf-8")
+
+
+def keep_uncommitted(store: Store, run: Run) -> None:
+    """Change the result of the first seed, as in files from before such trees were refused."""
+    path = store.folder / run.file
+    text = path.read_text("utf-8").replace('"abc1234"', '"abc1234+"')
+    path.write_text(text, "utf-8")
+    store.reload(run)
+
+
 def test_only_what_is_better_is_bold(store: Store, keep: Keep) -> None:
     keep(OURS, [0.6])
     keep(RIVAL, [0.4])

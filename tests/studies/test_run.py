@@ -1,4 +1,4 @@
-"""A run's key changes with whatever its numbers come from, and with nothing else."""
+"""A run's key changes with everything that its numbers depend on, and with nothing else."""
 
 from __future__ import annotations
 

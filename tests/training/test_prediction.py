@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
+from decentrl.config.shared import Distillation
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.frequency import frequency_scores
 from decentrl.evaluation.metrics import summary
@@ -22,10 +23,10 @@ from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView
 from decentrl.nn.dan import NeighbourAttention
 from decentrl.nn.decoders import DECODERS
-from decentrl.nn.prediction import PredictionModel
+from decentrl.scorers.model import PredictionModel
 from decentrl.training import prediction
 from decentrl.training.loop import train
-from decentrl.training.prediction import PredictionObjective, make_view
+from decentrl.training.prediction import PredictionObjective
 
 N, R, D = 12, 2, 4
 # 0 … 9 are in the training graph; 10 arrives later, nothing is ever known of 11.
@@ -45,13 +46,19 @@ made_by_neighbours = pytest.mark.parametrize("encoder", ["dan", "reflection"])
 
 def configured(*settings: str) -> PredictionConfig:
     """Small, and without anything that is left to chance."""
-    config = PredictionConfig()
-    small = (
-        f"model.dim={D}", "model.dropout=0", "distillation.variant=none", "training.batch=0",
+    if "model.encoder=none" in settings:  # a table has none of these settings
+        others = ("model.own=", "model.hidden=", "model.layers=", "distillation.")
+        settings = tuple(text for text in settings if not text.startswith(others))
+    plain = (
+        f"model.dim={D}", "model.dropout=0", "model.hidden=1.0", "distillation.variant=none",
+        "training.batch=0",
     )  # fmt: skip
-    for setting in (*small, *settings):
-        config = config.with_setting(setting)
-    return config
+    config = PredictionConfig.from_preset("paper", plain)
+    return config.with_setting(*settings)
+
+
+def read(model: PredictionModel, triples: Ids, trained_on: Ids) -> Any:
+    return model.encoder.read(triples, trained_on, N, R, torch.device("cpu"))
 
 
 def objective(
@@ -65,7 +72,7 @@ def objective(
         if isinstance(part, NeighbourAttention):
             part.dropout.p = 0.0
     if view is None:
-        view = make_view(TRIPLES, TRIPLES, N, R, config, "cpu")
+        view = read(model, TRIPLES, TRIPLES)
     known = Queries.of(np.concatenate((TRIPLES, valid)), R)
     return PredictionObjective(model, triples, view, config, valid, known, R, seed)
 
@@ -95,10 +102,11 @@ def vectors_of(made: PredictionObjective) -> Tensor:
 # What the encoder reads.
 
 
+@made_by_neighbours
 def test_a_view_knows_what_training_knew(encoder: str) -> None:
     config = configured(f"model.encoder={encoder}", "model.layers=3")
     only_0 = TRIPLES[TRIPLES[:, 1] == 0]
-    view = make_view(np.concatenate((TRIPLES, LATER)), only_0, N, R, config, "cpu")
+    view = read(PredictionModel(N, R, config), np.concatenate((TRIPLES, LATER)), only_0)
     assert isinstance(view, GraphView if encoder == "dan" else RelationalView)
     assert view.seen.tolist() == [i in SEEN for i in range(N)]
     first = set(zip(view.first.rows.tolist(), view.first.columns.tolist(), strict=True))
@@ -201,7 +209,7 @@ def test_no_gradient_reaches_what_training_never_saw(encoder: str) -> None:
     loss_of(made).backward()
     tables = [made.model.own, made.model.table]
     if encoder != "none":
-        tables.append(made.model.teacher)  # type: ignore[arg-type]
+        tables.append(made.model.encoder.embeddings)  # type: ignore[arg-type]
     for table in tables:
         assert table is not None
         assert table.grad is not None
@@ -276,7 +284,7 @@ def test_more_candidates_make_a_harder_question() -> None:
 def view_without(made: PredictionObjective, pairs: set[frozenset[int]]) -> Any:
     """The view as if no triple joined these pairs; the relations around each entity stay known."""
     hidden = [frozenset((int(h), int(t))) in pairs for h, _, t in TRIPLES]
-    view = make_view(TRIPLES[~np.array(hidden)], TRIPLES, N, R, made.config, "cpu")
+    view = read(made.model, TRIPLES[~np.array(hidden)], TRIPLES)
     if isinstance(view, GraphView):
         return replace(view, relations=made.view.relations)
     return replace(view, bag=made.view.bag)
@@ -326,7 +334,7 @@ def test_what_stands_between_a_question_and_its_answer_cannot_help(encoder: str)
     def loss(hidden: float, told: Ids) -> float:
         settings = (setting, f"model.hidden={hidden}")
         whole = objective(*settings).view
-        view = make_view(told, TRIPLES, N, R, configured(*settings), "cpu")
+        view = read(objective(*settings).model, told, TRIPLES)
         same = {"relations": whole.relations} if encoder == "dan" else {"bag": whole.bag}
         made = objective(*settings, triples=TRIPLES[:1], view=replace(view, **same))
         return loss_of(made, np.array([0])).item()
@@ -441,11 +449,16 @@ def test_the_relation_between_two_entities_is_asked_for_too(decoder: str, batch:
 
 
 @made_by_neighbours
-def test_the_weight_of_the_distillation_counts(encoder: str) -> None:
+def test_the_weight_of_the_distillation_counts(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Distillation, "negatives", 5)
+    monkeypatch.setattr(Distillation, "dropout", 0.0)
+
     def loss(weight: float) -> float:
         made = objective(
             f"model.encoder={encoder}", "distillation.variant=detached",
-            "distillation.dropout=0", f"distillation.weight={weight}", "distillation.negatives=5",
+            f"distillation.weight={weight}",
         )  # fmt: skip
         return loss_of(made, np.arange(0, 29, 3)).item()
 
@@ -459,12 +472,13 @@ def test_the_weight_of_the_distillation_counts(encoder: str) -> None:
 def test_distillation_teaches_each_asking_entity_once_and_draws_seen_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = objective("distillation.variant=detached", "distillation.negatives=7")
+    monkeypatch.setattr(Distillation, "negatives", 7)
+    made = objective("distillation.variant=detached")
     assert made.model.distillation is not None
     teach, taught, wrong = made.model.distillation.forward, list[list[int]](), set[int]()
 
     def spy(g: Tensor, teachers: Tensor, ids: Tensor, negatives: Tensor) -> Tensor:
-        assert teachers is made.model.inputs
+        assert teachers is made.model.encoder.embeddings
         assert len(negatives) == 7
         taught.append(ids.tolist())
         wrong.update(negatives.tolist())
@@ -590,7 +604,7 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     )  # fmt: skip
     torch.manual_seed(0)
     model = PredictionModel(30, 2, config)
-    view = make_view(known, known, 30, 2, config, "cpu")
+    view = model.encoder.read(known, known, 30, 2, torch.device("cpu"))
     true = Queries.of(np.concatenate((known, held)), 2)
     made = PredictionObjective(model, known, view, config, held, true, 2)
     before = made.validate()
@@ -649,10 +663,7 @@ def test_an_encoding_for_some_steps_learns_their_mean(encoder: str, hidden: int)
 
 def _made_with(model: PredictionModel) -> list[Tensor]:
     """What the encoder is made of."""
-    if model.dan is not None:
-        return [model.inputs, *model.dan.parameters()]
-    assert model.reflection is not None
-    return list(model.reflection.parameters())
+    return list(model.encoder.parameters())
 
 
 def test_an_epoch_with_shared_encodings_encodes_less(monkeypatch: pytest.MonkeyPatch) -> None:

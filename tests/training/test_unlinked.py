@@ -321,3 +321,16 @@ def test_a_single_held_out_link_is_enough_to_learn_from(matcher: str, spare: int
     config = MatchingConfig(matcher=matcher)
     confidence = learn_confidence(noisy_twins(size, 0.1), unlinked, valid, config, seed=0)
     assert 0 <= confidence.threshold <= 1
+
+
+def test_ties_do_not_go_to_the_lowest_id() -> None:
+    """Ids may be in the same order on both sides; equal scores must not find that order."""
+    n = 40
+    vectors = torch.ones(2 * n, 4) / 2
+    pool = Unlinked(np.arange(n), np.arange(n, 2 * n))
+    found = [found_links(vectors, pool, 0.0, MatchingConfig(), seed).links for seed in range(8)]
+    assert all(len(links) for links in found)
+    assert sum(int((links[:, 1] - links[:, 0] == n).sum()) for links in found) <= 3
+    again = found_links(vectors, pool, 0.0, MatchingConfig(), 3).links
+    assert np.array_equal(again, found[3])
+    assert len({links.tobytes() for links in found}) > 1

@@ -1,17 +1,16 @@
-"""``decentrl data``: which datasets there are, what is in them, splitting and fetching."""
+"""``decentrl data list | info | split | fetch``: the datasets that have a name, and folders."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from decentrl.cli.options import plain_console
+from decentrl.cli.console import plain_console, print_json, print_lines
+from decentrl.cli.options import Json
 
 if TYPE_CHECKING:
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
     from decentrl.data.knowledge_graph import KnowledgeGraph
 
 app = typer.Typer(
@@ -22,7 +21,6 @@ app = typer.Typer(
 Dataset = Annotated[
     str, typer.Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.command("list")
@@ -41,7 +39,7 @@ def list_command(as_json: Json = False) -> None:
         for info in list_datasets()
     ]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     table = _table("dataset", "kind", "entities", "open world", "files")
     for row in rows:
@@ -64,14 +62,12 @@ def info(
     as_json: Json = False,
 ) -> None:
     """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
-    from decentrl.data.alignment_task import AlignmentTask
     from decentrl.data.registry import load_dataset
 
     task = load_dataset(name, open_world)
-    facts: dict[str, Any] = {"name": task.name, "open_world": task.open_world}
-    facts |= _alignment_facts(task) if isinstance(task, AlignmentTask) else _graph_facts(task)
+    facts = _facts(task)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     graphs = facts.pop("graphs")
     table = _table("", *graphs)
@@ -141,31 +137,28 @@ def fetch(
     _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
 
 
-def _alignment_facts(task: AlignmentTask) -> dict[str, Any]:
-    later = task.auxiliary or (None, None)
+def _facts(task: Any) -> dict[str, Any]:
+    """What a task holds, in numbers."""
+    from decentrl.storage.kinds import kind_for
+
+    kind = kind_for(task)
+    two = kind.two_graphs
+    later = (task.auxiliary or (None, None)) if two else (task.auxiliary,)
     facts: dict[str, Any] = {
-        "kind": "alignment",
+        "name": task.name,
+        "open_world": task.open_world,
+        "kind": kind.about,
         "graphs": {
-            "left": _graph_counts(task.left, later[0]),
-            "right": _graph_counts(task.right, later[1]),
+            graph: _graph_counts(getattr(task, graph), arrived)
+            for graph, arrived in zip(kind.graphs, later, strict=True)
         },
-        "training_links": len(task.train),
-        "validation_links": len(task.valid),
-        "test_links": len(task.test),
     }
-    if task.unknown is not None:
+    words = {"train": "training", "valid": "validation", "test": "test"}
+    for name in kind.arrays:
+        facts[f"{words[name]}_{'links' if two else 'triples'}"] = len(getattr(task, name))
+    if two and task.unknown is not None:
         facts["new_test_links"] = int(task.unknown.sum())
-    return facts
-
-
-def _graph_facts(task: GraphTask) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "kind": "prediction",
-        "graphs": {"graph": _graph_counts(task.graph, task.auxiliary)},
-        "validation_triples": len(task.valid),
-        "test_triples": len(task.test),
-    }
-    if task.new_entities is not None:
+    if not two and task.new_entities is not None:
         facts["new_entities"] = len(task.new_entities)
     return facts
 
@@ -200,21 +193,17 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
+def _table(*columns: str) -> Table:
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i == 0)
     return table
 
 
-def _print(*things: Any) -> None:
-    # Without markup, as labels and paths may contain brackets; unwrapped, as paths get copied.
+def _print(*things: str | Table) -> None:
     console = plain_console(markup=False)
     for thing in things:
-        console.print(thing, soft_wrap=isinstance(thing, str))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        if isinstance(thing, str):
+            print_lines(console, thing)
+        else:
+            console.print(thing)

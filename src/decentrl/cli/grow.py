@@ -1,88 +1,81 @@
-"""What the commands for a graph that grows do once their words are understood."""
+"""``decentrl add | undo | log | compact | drift``: a run whose graph grows after training."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 
-from decentrl.cli.common import (
-    Job,
+from decentrl.cli.console import (
     escape,
     number_columns,
     plain_table,
     print_json,
+    print_lines,
     wide_console,
 )
-from decentrl.cli.options import check_side
-from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
+from decentrl.cli.options import Device, Json, Run, check_sides, check_test_files
+from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
     from decentrl.data.table import Table
+    from decentrl.growth.drift import Drift
     from decentrl.storage.additions import Addition
 
-
-def _readable(name: str) -> str:
-    """The name of a file, whatever bytes it is made of."""
-    return os.fsencode(name).decode("utf-8", "replace")
-
-
-def load(run: Path, device: str, durable: bool = False) -> Any:
-    """The aligner or predictor of a run."""
-    if one_graph(run):
-        from decentrl.predictor import Predictor
-
-        return Predictor.load(run, device, durable=durable)
-    from decentrl.aligner import Aligner
-
-    return Aligner.load(run, device, durable=durable)
-
-
-def one_graph(run: Path) -> bool:
-    from decentrl.storage.bundle import kind_of
-
-    return kind_of(run) == "predictor"
-
-
-def sided(run: Path, options: Mapping[str, str]) -> dict[str, str]:
-    """The sides that were given; only a run of two graphs has any."""
-    given = {name: side for name, side in options.items() if side}
-    if given and one_graph(run):
-        raise ConfigError(f"this run is about one graph; leave out --{next(iter(given))}")
-    for side in given.values():
-        check_side(side)
-    return given
-
-
-# Growing
+FAR = 0.2
+"""A share of entities or triples after training that is greater than any that was measured."""
+MOVED = 0.01
+"""Mean of 1 - cos between vectors and refreshed ones below which a refresh is not worth it."""
 
 
 def add(
-    run: Path,
-    files: Sequence[Path],
-    side: str,
-    strict: bool,
-    refresh: bool,
-    device: str,
-    as_json: bool,
+    run: Run,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="New triples, as for `align` and `complete`."),
+    ],
+    side: Annotated[
+        str, typer.Option(help="An aligner's run: which graph they belong to, left or right.")
+    ] = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Add nothing if training has not seen a relation.")
+    ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Encode all anew afterwards, see `decentrl compact`."),
+    ] = False,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
-    """``decentrl add``: all files are read before the first is added."""
-    where = sided(run, {"side": side})
-    if not where and not one_graph(run):
-        raise ConfigError("say which graph the triples belong to: --side left or --side right")
-    from decentrl.data.readers import read_table
+    """Take new triples and entities into a run, without training; they are kept.
 
-    console, told = wide_console(stderr=as_json), []
-    with _counting(0, len(files)):
+    New entities have vectors at once and can be asked about. No vector of a trained entity changes,
+    unless --refresh. Each file is one addition, kept whole or not at all; `decentrl undo` takes the
+    last one back. Triples of relations that training has not seen are left out and counted.
+
+    decentrl add run tuesday.tsv --side left
+    """
+    from decentrl.data.readers import read_table
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run, write=True)
+    two_graphs = opened.kind.two_graphs
+    where = check_sides(two_graphs, side=side)
+    if two_graphs and not where:
+        raise ConfigError("give the graph that the triples belong to: --side left or --side right")
+    console, added = wide_console(stderr=as_json), []
+    with _counting(0, len(files)):  # all files are read before the first is added
         tables = [read_table(file) for file in files]
-    with load(run, device, durable=True) as model:
+    with load_model(opened, device, durable=True) as model:
         # In prediction nothing but an embedding is then left to make a vector of.
-        alone = one_graph(run) and model.config.model.encoder == "none"
+        alone = not two_graphs and model.config.model.encoder == "none"
         if strict:
             with _counting(0, len(files)):
                 _check_relations(model, side, tables)
@@ -93,24 +86,29 @@ def add(
                 addition = model.add(
                     rows, **where, refresh=refresh and last, source=_readable(table.file.name)
                 )
-            told.append(_line(addition) | {"literals": table.literals})
-            _tell_addition(console, addition, table.literals, alone)
+            added.append(_line(addition) | {"literals": table.literals})
+            _print_addition(console, addition, table.literals, alone)
     if as_json:
-        print_json(told)
+        print_json(added)
     elif refresh:
-        say(console, "every vector was made anew; these additions are in the bundle now")
+        print_lines(console, "every vector was made anew; these additions are in the bundle now")
+
+
+def _readable(name: str) -> str:
+    """The name of a file, whatever bytes it is made of."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 @contextmanager
 def _counting(done: int, count: int) -> Iterator[None]:
-    """An error says how many of several files were added before it."""
+    """Add to an error how many of several files were added before it."""
     try:
         yield
     except DecentRLError as error:
         if count == 1:
             raise
-        said = f"{done} of {count} files were added before" if done else "nothing was added"
-        raise InputError(f"{error} ({said})") from error
+        before = f"{done} of {count} files were added before" if done else "nothing was added"
+        raise InputError(f"{error} ({before})") from error
 
 
 def _check_relations(model: Any, side: str, tables: Sequence[Table]) -> None:
@@ -122,89 +120,86 @@ def _check_relations(model: Any, side: str, tables: Sequence[Table]) -> None:
 
 
 def _line(addition: Addition) -> dict[str, Any]:
-    """An addition as JSON, with all that is to be said of it on one level."""
+    """An addition as JSON, with its facts on one level."""
     line = asdict(addition)
     facts: dict[str, Any] = line.pop("facts")
     return line | facts
 
 
-def _tell_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
+def _print_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
+    """What an addition brought; ``table`` if vectors are embeddings that only training learns."""
     facts = addition.facts
     place = f", {addition.side} graph" if addition.side else ""
-    say(console, f"{addition.source}: addition {addition.number}{place}")
-    say(console, f"  triples accepted: {addition.triples:,}, new entities: {addition.entities:,}")
+    lines = [
+        f"{addition.source}: addition {addition.number}{place}",
+        f"  triples accepted: {addition.triples:,}, new entities: {addition.entities:,}",
+    ]
     if facts["known"]:
-        say(console, f"  triples known already: {facts['known']:,}")
+        lines.append(f"  triples known already: {facts['known']:,}")
     if literals:
-        say(console, f"  triples with a literal, set aside: {literals:,}")
-    if facts["ignored"]:
-        names = ", ".join(f"{name!r} ({n:,})" for name, n in facts["ignored_relations"].items())
-        others = facts["ignored"] - sum(facts["ignored_relations"].values())
+        lines.append(f"  triples with a literal, set aside: {literals:,}")
+    if count := facts["ignored"]:
+        named = facts["ignored_relations"]
+        names = ", ".join(f"{name!r} ({n:,})" for name, n in named.items())
+        others = count - sum(named.values())
         names += f" and others ({others:,})" if others else ""
-        say(
-            console,
-            f"  triples left out, as training has not seen their relations: {facts['ignored']:,}, "
-            f"of {names}",
-        )
+        why = "as training has not seen their relations"
+        lines.append(f"  triples left out, {why}: {count:,}, of {names}")
     if facts["recomputed"]:
-        say(console, f"  entities that came earlier, made anew: {facts['recomputed']:,}")
-    if facts["without_trained_neighbour"]:
-        say(
-            console,
-            f"  without a trained neighbour: {facts['without_trained_neighbour']:,}; only "
-            "relations and other new entities tell of them",
-        )
-    if facts["without_vector"]:
+        lines.append(f"  entities that came earlier, made anew: {facts['recomputed']:,}")
+    if count := facts["without_trained_neighbour"]:
+        why = "their vectors are made of relations and other new entities only"
+        lines.append(f"  without a trained neighbour: {count:,}; {why}")
+    if count := facts["without_vector"]:
         names = ", ".join(map(repr, facts["for_example"]))
-        more = ", …" if facts["without_vector"] > len(facts["for_example"]) else ""
+        names += ", …" if count > len(facts["for_example"]) else ""
         why, then = "nothing known reaches them", "made once a triple joins them to something known"
         if table:
             why, then = "a table holds what training has seen", "learned by `decentrl refit`"
-        say(
-            console,
-            f"  without a vector, as {why}: {facts['without_vector']:,} ({names}{more}); it will "
-            f"be {then}",
-        )
+        lines.append(f"  without a vector, as {why}: {count:,} ({names}); it will be {then}")
+    print_lines(console, *lines)
 
 
-def _log(run: Path) -> list[Addition]:
+def _log(run: Path, write: bool = False) -> list[Addition]:
     """What was added to a run; nothing else of it is read."""
     from decentrl.storage.additions import Store
-    from decentrl.storage.bundle import bundle_id, bundle_origin
+    from decentrl.storage.bundle import open_bundle
 
-    base, origin = bundle_id(run), bundle_origin(run)
-    with Store.open(run / "store", base, grown_from=origin) as store:
+    opened = open_bundle(run, write)
+    with Store.open(run / "store", opened.id, grown_from=opened.origin) as store:
         return store.log()
 
 
-def undo(run: Path) -> None:
-    """``decentrl undo``."""
-    log = _log(run)
-    if all(addition.folded for addition in log):
+def undo(run: Run) -> None:
+    """Take back the last addition to a run, unless it is in the bundle by now."""
+    from decentrl.runs.sources import load_model
+
+    additions = _log(run, write=True)
+    if all(addition.folded for addition in additions):
         # A writer would begin by preparing the run for additions.
         raise InputError(
             "there is no addition to take back",
             file=run,
-            remedy="what is in the bundle stays" if log else None,
+            remedy="what is in the bundle stays" if additions else None,
         )
-    with load(run, "cpu", durable=True) as model:
+    with load_model(run, "cpu", durable=True) as model:
         addition = model.undo()
-    say(
+    print_lines(
         wide_console(),
         f"{addition.source}: addition {addition.number} taken back, triples: {addition.triples:,}, "
         f"entities: {addition.entities:,}",
     )
 
 
-def log(run: Path, as_json: bool) -> None:
-    """``decentrl log``."""
+def log(run: Run, as_json: Json = False) -> None:
+    """What was added to a run, when, and from where."""
     additions = _log(run)
     console = wide_console()
     if as_json:
         print_json([_line(addition) for addition in additions])
         return
     if not additions:
-        say(console, "nothing was added to this run")
+        print_lines(console, "nothing was added to this run")
         return
     table = plain_table("", "number", "time (UTC)", "side", "source", wrap=("source",))
     number_columns(table, "triples", "entities")
@@ -217,11 +212,9 @@ def log(run: Path, as_json: bool) -> None:
     console.print(table)
 
 
-def added(run: Path) -> dict[str, int]:
-    """How much was added to a run, for ``decentrl info``; empty if nothing was."""
-    if not (run / "store").is_dir():
-        return {}
-    additions = _log(run)
+def count_added(run: Path) -> dict[str, int]:
+    """How much was added to a run; empty if nothing was."""
+    additions = _log(run) if (run / "store").is_dir() else []
     if not additions:
         return {}
     return {
@@ -232,64 +225,98 @@ def added(run: Path) -> dict[str, int]:
     }
 
 
-def compact(run: Path, refresh: bool, device: str) -> None:
-    """``decentrl compact``."""
+def compact(
+    run: Run,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh",
+            help="Encode all entities anew, with all that was added: every vector may change.",
+        ),
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Make what was added part of the run's bundle, which then is as quick to load as a new one.
+
+    Vectors stay as they are, unless --refresh. What is in the bundle cannot be undone.
+    """
+    from decentrl.runs.sources import load_model
+
     console = wide_console()
-    pending = sum(not addition.folded for addition in _log(run))
+    pending = sum(not addition.folded for addition in _log(run, write=True))
     if not pending and not refresh:
-        say(console, "nothing to compact: all additions are in the bundle")
+        print_lines(console, "nothing to compact: all additions are in the bundle")
         return
-    with load(run, device, durable=True) as model:
+    with load_model(run, device, durable=True) as model:
         if refresh:
             model.refresh()
         else:
             model.compact()
     vectors = "every vector was made anew" if refresh else "no vector has changed"
-    say(console, f"additions that are in the bundle now: {pending:,} more; {vectors}")
+    print_lines(console, f"additions that are in the bundle now: {pending:,} more; {vectors}")
 
 
-# Training again
+def drift(
+    run: Run,
+    links: Annotated[
+        str, typer.Option(help="An aligner's run: links to check confidence by.")
+    ] = "",
+    triples: Annotated[
+        str, typer.Option(help="A predictor's run: triples to check probabilities by.")
+    ] = "",
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """How far a run has grown away from what was trained, and what to do about it."""
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run)
+    others = check_test_files(opened.kind.two_graphs, links, triples)
+    with load_model(opened, device) as model:
+        found: Drift = model.drift(others)
+    todo, why = advice(found, run)
+    if as_json:
+        print_json({**asdict(found), "advice": todo, "because": why})
+        return
+    induced, arrived = _shares(found)
+    after = "of them came after training"
+    lines = [
+        f"entities     {found.entities:,} with a vector, {found.induced:,} ({induced:.1%}) {after}",
+        f"triples      {found.triples:,}, {found.arrived:,} ({arrived:.1%}) {after}",
+        f"stale        {found.stale:,} trained entities would move in a refresh",
+        f"drift        {found.drift:.4f}: how far vectors would move in a refresh, 1 - cosine in "
+        "the mean",
+    ]
+    if found.expected:
+        names = {"trained": "trained entities", "induced": "new ones"}
+        cosines = ", ".join(f"{value:.3f} for {names[k]}" for k, value in found.expected.items())
+        lines.append(
+            f"recognised   {cosines}: cosine of the input that a vector implies with the nearest "
+            "known one"
+        )
+    if sure := found.calibration:
+        lines.append(
+            f"calibration  {sure['mean']:.1%} expected and {sure['right']:.1%} right, "
+            f"error {sure['ece']:.3f}"
+        )
+    print_lines(wide_console(), *lines, f"advice       {why}")
 
 
-def refit(
-    run: Path | None, output: Path, links: str, share: float, resume: bool
-) -> tuple[Job, Any, Any]:
-    """``decentrl refit``: what is to be run, from what, with which settings."""
-    from decentrl.cli import alignment, prediction
-    from decentrl.config import Config, must_grow
-    from decentrl.runs.run import read_settings
-    from decentrl.runs.sources import Grown
-    from decentrl.storage.bundle import bundle_folder, kind_of, read_bundle
-
-    if resume:
-        sources, config = read_settings(output)
-        if not isinstance(sources, Grown):
-            other = "align" if isinstance(config, Config) else "complete"
-            raise BundleError(f"{output}: go on with this run by `decentrl {other} --resume`")
-    else:
-        assert run is not None
-        sources = Grown(str(run), links, share)
-        config = read_bundle(bundle_folder(run), kind_of(run)).config
-        must_grow(config)  # before anything is said
-    job = alignment.job() if isinstance(config, Config) else prediction.job()
-    epochs, announce = job.epochs, job.announce
-
-    def tell(console: Console, sources: Grown, task: Any) -> None:
-        announce(console, sources, task)
-        say(console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
-
-    return (
-        replace(
-            job,
-            command="refit",
-            epochs=lambda settings: epochs(settings.with_epochs(sources.share)),
-            announce=tell,
-        ),
-        sources,
-        config,
-    )
+def _shares(found: Drift) -> tuple[float, float]:
+    return found.induced / max(1, found.entities), found.arrived / max(1, found.triples)
 
 
-def say(console: Console, text: str) -> None:
-    """As it is: labels and paths may contain brackets, and get copied."""
-    console.print(text, soft_wrap=True, markup=False)
+def advice(found: Drift, run: Path) -> tuple[str, str]:
+    """What to do, in a word and in a sentence."""
+    if not found.arrived:
+        return "nothing", "nothing has arrived since training, so there is nothing to do"
+    if max(_shares(found)) > FAR:
+        return "refit", (
+            f"train again (decentrl refit {run} -o NEW): more than a fifth came after training"
+        )
+    if found.drift > MOVED:
+        return "refresh", (
+            f"refresh (decentrl compact {run} --refresh): vectors lag behind what has arrived"
+        )
+    return "nothing", "the vectors are good as they are, as they would hardly move"

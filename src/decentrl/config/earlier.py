@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from decentrl.errors import ConfigError
 
-if TYPE_CHECKING:
-    from decentrl.config.settings import Settings
+
+class Job(Protocol):
+    """What it needs to know of a job's settings."""
+
+    folder: str
+    choices: dict[str, str]
+
+    def chosen(self, names: Mapping[str, str]) -> dict[str, type | None]: ...
+
 
 _TRAINING = {
     "epochs": 80, "batch": 0, "optimizer": "adam", "learning_rate": 2e-3, "encoder_rate": 1.0,
@@ -78,7 +85,7 @@ _FIXED = {
 _RENAMED = {("self_training", "told"): "counterpart_weight"}
 
 
-def upgraded(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+def upgraded(settings: Job, values: Mapping[str, Any]) -> dict[str, Any]:
     """Stored values in today's form; those that are in it already stay as they are."""
     defaults = _DEFAULTS[settings.folder]
     if not any(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from math import isfinite
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from decentrl.config.earlier import upgraded
 from decentrl.errors import ConfigError
 
 DEFAULT_PRESET = "strong"
@@ -127,8 +128,6 @@ class Settings:
     @classmethod
     def from_stored(cls: type[_Self], values: Mapping[str, Any]) -> _Self:
         """:meth:`from_dict` of what a run or bundle holds, also one of an earlier version."""
-        from decentrl.config.earlier import upgraded
-
         return cls.from_dict(upgraded(cls, values))
 
     def check(self) -> None:
@@ -228,7 +227,8 @@ def section_names(settings: type[Settings]) -> list[str]:
 
 
 def _names_of(kind: type | None) -> set[str]:
-    return set() if kind is None else {f.name for f in fields(kind)}
+    """The settings of a section."""
+    return {f.name for f in fields(kind)} if is_dataclass(kind) else set()
 
 
 def _presets(folder: str) -> Any:

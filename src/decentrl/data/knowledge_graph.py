@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from decentrl.data.memory import Source, in_memory, label_columns
 from decentrl.data.readers import read_table
 from decentrl.data.table import TRIPLE, Table, encode
-from decentrl.data.table import is_text as is_text
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 

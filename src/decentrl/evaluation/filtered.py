@@ -9,15 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.evaluation.ranks import TOLERANCE, Ranks
+from decentrl.evaluation.ranks import CELLS, TOLERANCE, Ranks, count_above
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Entities and relations, int64[b] each → the scores of all answers, [b, n]."""
-
-CELLS = 2**25
-"""Scores in memory at a time."""
 
 
 def rank_answers(
@@ -56,8 +53,7 @@ def rank_answers(
         at = torch.from_numpy(rows).to(device)
         right = block[at, torch.from_numpy(answers).to(device)]
         high, low = right + slack[at], right - slack[at]
-        compared = compared_by_row if block.device.type == "cpu" else compared_in_blocks
-        above, level = compared(block, at, high, low)
+        above, level = count_above(block, at, high, low)
 
         # Take away what the other right answers add to the counts: a pair for each of them.
         has = places[chosen] >= 0
@@ -85,33 +81,3 @@ def _portions(sizes: Ids, limit: int) -> Iterator[tuple[int, int]]:
     for first, last in pairwise(edges):
         if first < last:
             yield first, last
-
-
-def compared_by_row(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """How many scores of row ``at[k]`` are above ``high[k]``, and how many others not below
-    ``low[k]``, int64[len(at)] each; on a CPU.
-
-    A row at a time stays in the cache and is not copied, and NumPy counts it without threads,
-    which would wait for each other more than they count.
-    """
-    scores = block.numpy()
-    counts = np.empty((2, len(at)), np.int64)
-    limits = zip(at.tolist(), high.numpy(), low.numpy(), strict=True)
-    for k, (row, top, bottom) in enumerate(limits):
-        counts[0, k] = np.count_nonzero(scores[row] > top)
-        counts[1, k] = np.count_nonzero(scores[row] >= bottom)
-    return torch.from_numpy(counts[0]), torch.from_numpy(counts[1] - counts[0])
-
-
-def compared_in_blocks(
-    block: Tensor, at: Tensor, high: Tensor, low: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The same as :func:`compared_by_row`, many rows at a time."""
-    above, level = torch.empty_like(at), torch.empty_like(at)
-    step = max(1, CELLS // max(1, block.shape[1]))
-    for start in range(0, len(at), step):
-        part = slice(start, start + step)
-        scores = block[at[part]]
-        above[part] = (scores > high[part, None]).sum(1)
-        level[part] = (scores >= low[part, None]).sum(1)
-    return above, level - above

@@ -1,9 +1,10 @@
-"""Where the right answer stands, with ties told apart from luck."""
+"""Ranks of right answers among scores, with ties counted apart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,8 @@ from decentrl.matching.similarity import Scores
 
 TOLERANCE = 1e-6
 """Two scores are tied if they differ by at most this much of the largest absolute score."""
+CELLS = 2**25
+"""Scores in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +48,38 @@ def rank(scores: Scores, targets: Tensor, tolerance: float = TOLERANCE) -> Ranks
     slack = tolerance * scores.largest() if tolerance else 0.0
     better, tied = torch.empty_like(targets), torch.empty_like(targets)
     for rows, block in scores.blocks():
-        right = block.gather(1, targets[rows, None])
-        better[rows] = (block > right + slack).sum(1)
-        tied[rows] = (block >= right - slack).sum(1) - better[rows]
+        right = block.gather(1, targets[rows, None])[:, 0]
+        at = torch.arange(len(right), device=right.device)
+        better[rows], tied[rows] = count_above(block, at, right + slack, right - slack)
     return Ranks(better.cpu(), tied.cpu())
+
+
+def count_above(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """How many scores of row ``at[k]`` of ``block`` are above ``high[k]``, and how many others
+    not below ``low[k]``, int64[len(at)] each.
+    """
+    if block.device.type != "cpu":
+        return _count_above_in_blocks(block, at, high, low)
+    # A row at a time stays in the cache and is not copied, and NumPy counts it without threads,
+    # which would wait for each other more than they count.
+    scores = block.contiguous().numpy()
+    counts = np.empty((2, len(at)), np.int64)
+    limits = zip(at.tolist(), high.numpy(), low.numpy(), strict=True)
+    for k, (row, top, bottom) in enumerate(limits):
+        counts[0, k] = np.count_nonzero(scores[row] > top)
+        counts[1, k] = np.count_nonzero(scores[row] >= bottom)
+    return torch.from_numpy(counts[0]), torch.from_numpy(counts[1] - counts[0])
+
+
+def _count_above_in_blocks(
+    block: Tensor, at: Tensor, high: Tensor, low: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same as :func:`count_above`, many rows at a time."""
+    above, level = torch.empty_like(at), torch.empty_like(at)
+    step = max(1, CELLS // max(1, block.shape[1]))
+    for start in range(0, len(at), step):
+        part = slice(start, start + step)
+        scores = block[at[part]]
+        above[part] = (scores > high[part, None]).sum(1)
+        level[part] = (scores >= low[part, None]).sum(1)
+    return above, level - above

@@ -105,7 +105,11 @@ class Adjacency:
 
 def _transposed(indptr: Tensor, columns: Tensor, rows: Tensor, n_columns: int) -> Adjacency:
     """The rest of a graph whose rows are known, made where they lie."""
-    order = torch.argsort(columns, stable=True)
+    if n_columns < 1 << 16 and not columns.is_cuda:
+        short = columns.numpy().astype(np.uint16)  # which NumPy sorts by counting, much faster
+        order = torch.from_numpy(np.argsort(short, kind="stable"))
+    else:
+        order = torch.argsort(columns, stable=True)
     return Adjacency(indptr, columns, rows, _counted(columns, n_columns), rows[order], order)
 
 

@@ -9,20 +9,19 @@ addition could change it: so it does not matter in which order, or in how many p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, is_text, row_keys
-from decentrl.data.readers import read_table
+from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_keys
+from decentrl.data.memory import Source
+from decentrl.data.readers import read_columns
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import DecentRLError, InputError, UnknownLabelError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
@@ -32,9 +31,8 @@ from decentrl.storage.additions import Addition, Growth, Store
 from decentrl.storage.mapped import MappedRows
 from decentrl.views.base import Attention
 
-Triples = Iterable[tuple[str, str, str]]
-NewTriples = Triples | str | PathLike[str]
-"""Triples in labels, or a file of them."""
+NewTriples = Source
+"""Triples in labels: a file, rows, a data frame, an array."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +157,7 @@ class GrowingGraph:
 
     def encode(self, triples: NewTriples, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
         """Triples that are new here, in ids; the labels of new entities; what was left out."""
-        heads, names, tails = _columns(triples)
+        heads, names, tails = read_columns(triples)
         relations = self.trained.graph.relations.find_all(names)
         unknown = Counter(name for name, r in zip(names, relations, strict=True) if r < 0)
         if unknown and strict:
@@ -368,15 +366,3 @@ class Growing:
         self.sides = {name: GrowingGraph(trained) for name, trained in self.trained.items()}
         for _, growth in self.additions:
             self._apply(growth)
-
-
-def _columns(triples: NewTriples) -> tuple[list[str], list[str], list[str]]:
-    """Heads, relations and tails in labels."""
-    if isinstance(triples, str | PathLike):
-        heads, names, tails = (c.to_pylist() for c in read_table(Path(triples)).columns)
-        return heads, names, tails
-    rows = list(triples)
-    for row in rows:
-        if isinstance(row, str) or len(row) != 3 or not all(map(is_text, row)):
-            raise InputError(f"{row!r} is no triple", remedy="give (head, relation, tail)")
-    return [h for h, _, _ in rows], [r for _, r, _ in rows], [t for _, _, t in rows]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Settings, must_grow
+from decentrl.data.results import ResultTable
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
@@ -26,14 +27,15 @@ from decentrl.nn.device import pick_device
 from decentrl.storage.additions import FILE as STORE_FILE
 from decentrl.storage.additions import Addition, Store
 from decentrl.storage.bundle import (
-    MANIFEST,
     Bundle,
+    Manifest,
     bundle_folder,
     bundle_id,
+    open_bundle,
     read_bundle,
-    recover_bundle,
     write_bundle,
 )
+from decentrl.storage.kinds import KindName
 
 REFIT = 0.5
 """Share of the epochs of a training from scratch that a warm start takes."""
@@ -100,7 +102,7 @@ class GrowingModel(ABC, Generic[L]):
         kind: what a bundle of it is called.
     """
 
-    kind: ClassVar[str]
+    kind: ClassVar[KindName]
     device: torch.device
 
     def __init__(self, config: Settings, device: str | torch.device = "auto") -> None:
@@ -307,16 +309,16 @@ class GrowingModel(ABC, Generic[L]):
 
     unit_vectors: ClassVar[bool] = True
 
-    def _neighbours(self, entity: str, side: str, among: str, top: int, ann: bool) -> pa.Table:
+    def _neighbours(self, entity: str, side: str, among: str, top: int, ann: bool) -> ResultTable:
         id = self.growing.sides[side].entities.id(entity)
         ids, cosines = neighbours(self.growing, self.indexes, id, side, among, top, ann)
-        return pa.table(
-            {
-                "entity": pa.array(self.growing.sides[among].entities.take(ids), pa.string()),
-                "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
-                "cosine": cosines.numpy(),
-            }
-        )
+        labels = self.growing.sides[among].entities.take(ids)
+        columns = {
+            "entity": pa.array(labels, pa.string()),
+            "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
+            "cosine": cosines.numpy(),
+        }
+        return ResultTable(pa.table(columns))
 
     # Opening a run
 
@@ -336,37 +338,36 @@ class GrowingModel(ABC, Generic[L]):
                 a time can do so, others may load and ask meanwhile. Without it additions are in
                 this process alone.
         """
-        if durable:
-            recover_bundle(Path(run))
-        for attempt in range(4):
-            before = bundle_id(run) if attempt else None
+        opened = open_bundle(run, write=durable)
+        for _ in range(3):
             try:
-                return cls._load(run, device, durable)
+                return cls._load(opened, device, durable)
             except BundleError:
-                if attempt == 3 or (before is not None and bundle_id(run) == before):
-                    raise  # else it may have been compacted meanwhile
-        raise AssertionError("not reached")
+                if opened.is_current():
+                    raise
+                opened = open_bundle(Path(opened), write=durable)  # compacted meanwhile
+        return cls._load(opened, device, durable)
 
     @classmethod
-    def _load(cls, run: str | PathLike[str], device: str | torch.device, durable: bool) -> Self:
-        folder = bundle_folder(run)
-        stamp = _stamp(folder)
-        bundle: Bundle[Any, Any] = read_bundle(folder, cls.kind)  # type: ignore[call-overload]
+    def _load(cls, opened: Manifest, device: str | torch.device, durable: bool) -> Self:
+        bundle: Bundle[Any, Any] = read_bundle(opened, cls.kind)
         model = cls(bundle.config, device)
         if durable:
             must_grow(model.config)
         learned = cls._learned_from(bundle, model.device)
-        if folder == Path(run):
+        place = Path(opened)
+        if opened.folder == place:
             if durable:
-                raise ConfigError(f"{run}: this is a bundle; give the run that it belongs to")
+                raise ConfigError(f"{place}: this is a bundle; give the run that it belongs to")
             model._swap(learned)
             return model
         assert bundle.id is not None
-        place = Path(run)
         store = Store.open(place / STORE, bundle.id, write=durable, grown_from=bundle.grown_from)
         try:
-            if durable and _stamp(folder) != stamp:
-                raise BundleError(f"{folder}: this bundle was replaced just now; load it again")
+            if durable and not opened.is_current():
+                raise BundleError(
+                    f"{opened.folder}: this bundle was replaced just now; load it again"
+                )
             growing = Growing(learned.sides(), learned.newcomers, store)
             model._state = State(learned, growing, place, durable)
         except BaseException:
@@ -385,12 +386,3 @@ class GrowingModel(ABC, Generic[L]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    """Changes when another bundle takes this one's place."""
-    try:
-        found = (folder / MANIFEST).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns

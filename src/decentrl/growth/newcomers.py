@@ -18,16 +18,11 @@ from torch import Tensor
 from decentrl.config import Config, PredictionConfig
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.arrivals import Neighbourhood
-from decentrl.nn.attention_log import attention_log
 from decentrl.nn.counterparts import WIDTH as COUNTERPART
-from decentrl.nn.dan import NeighbourAttention, RelationContext
-from decentrl.nn.prediction import PredictionModel
-from decentrl.nn.reflection import ReflectionLayer
-from decentrl.views.base import INPUTS, STATES, Attention
-from decentrl.views.dan import dan_attentions
+from decentrl.scorers.model import PredictionModel
+from decentrl.views.base import Attention
 from decentrl.views.fused import FusedViews
 from decentrl.views.part import Mask, Part
-from decentrl.views.reflection import reflection_attentions
 
 Take = Callable[[str, Ids], Tensor]
 """Rows of a memory by its name and the ids of entities: float32[k, width]."""
@@ -184,44 +179,18 @@ class PredictionNewcomers(Newcomers):
         device: torch.device,
     ) -> None:
         super().__init__(seen_relations, device, {})
-        self.config, model = config, config.model
         self.model: PredictionModel = PredictionModel(1, len(seen_relations), config)
-        tables = ("inputs", "reflection.entities", "own", "table")
-        own = self.model.state_dict()
-        rest = {name: tensor for name, tensor in weights.items() if name not in tables}
-        self.model.load_state_dict(rest | {name: own[name] for name in tables if name in own})
+        self.model.load_frozen(weights)
         self.model.to(device)
-        self.stages = (model.layers + 1) * (2 if model.encoder == "reflection" else 1)
-        self.widths = {VECTORS: config.width}
-        self.reach = 0
-        if model.encoder != "none":
-            self.widths |= {STATES: self.stages * model.dim, INPUTS: model.dim}
-            self.reach = model.layers + 1
+        self.widths = {VECTORS: config.width, **self.model.encoder.memories}
+        self.reach = self.model.encoder.reach
 
     def make(self, part: Part) -> Made:
-        model, n = self.config.model, len(part.hood.entities)
-        if model.encoder == "none":  # an entity has nothing but its own embedding
-            return {VECTORS: torch.zeros(n, self.config.width, device=self.device)}
-        states, inputs = part.memory(STATES), part.memory(INPUTS)
-        relations: Tensor | None = None
-        view: Any
-        if model.encoder == "dan":
-            view = part.graph_view(states, layers=model.layers)
-        else:
-            view = part.relational_view()
-            relations = self.model.reflection.relation_table().detach()[part.few_relations[1]]
-        vectors, made = self.model.grown(view, inputs, part.frozen(states, self.stages), relations)
-        return {VECTORS: vectors, STATES: torch.cat(made, 1), INPUTS: inputs}
+        rows = self.model.newcomers(part)
+        return {VECTORS: rows.vectors, **rows.memory}
 
     def attentions(self, part: Part) -> list[Attention]:
-        kinds = (ReflectionLayer, NeighbourAttention, RelationContext)
-        with attention_log(self.model, *kinds) as calls:
-            self.make(part)
-        if self.config.model.encoder == "reflection":
-            return reflection_attentions(self.model, calls, part)
-        return dan_attentions(self.model, calls)
+        return self.model.attentions(part)
 
     def students(self, states: Tensor) -> Tensor:
-        if self.config.model.encoder == "dan":
-            return states.chunk(self.stages, 1)[-1]
-        return states
+        return self.model.encoder.students(states)

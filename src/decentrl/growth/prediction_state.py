@@ -22,12 +22,10 @@ from decentrl.growth.growing_graph import Growing, Trained
 from decentrl.growth.newcomers import Newcomers, PredictionNewcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.device import cuda_devices
-from decentrl.nn.prediction import PredictionModel
+from decentrl.scorers.model import PredictionModel
 from decentrl.storage.bundle import Bundle
 from decentrl.storage.card import prediction_card, quality_of
 from decentrl.storage.mapped import MappedRows, mapped_rows
-from decentrl.training.prediction import make_view
-from decentrl.views.base import INPUTS, STATES
 
 SIDE = ""
 """Name of the one graph, where an aligner has two sides."""
@@ -136,12 +134,8 @@ class PredictionState:
     def encoded(self, task: GraphTask, model: PredictionModel) -> tuple[Tensor, dict[str, Tensor]]:
         """Vectors of all entities over a grown graph, and what new ones will read."""
         now = np.concatenate((task.graph.triples, no_triples(task.auxiliary)))
-        view = view_of(self.config, now, task, self.device)
-        vectors, states = model.embed_with_states(view)
-        if not states:
-            return vectors, {}
-        inputs = torch.where(view.seen[:, None], model.teacher.detach(), 0)
-        return vectors, {STATES: torch.cat(states, 1).cpu(), INPUTS: inputs.cpu()}
+        rows = model.rows(view_of(model, now, task, self.device))
+        return rows.vectors, {name: part.cpu() for name, part in rows.memory.items()}
 
     # With all that was added
 
@@ -210,7 +204,7 @@ class PredictionState:
             if tensor.shape != warm[name].shape:
                 grown = tensor.clone()
                 grown[: len(warm[name])] = warm[name]
-                if name == "own" and self.model.encodes:
+                if name == "own" and self.model.made:
                     grown[len(warm[name]) :] = 0  # as it was until now
                 warm[name] = grown
         return warm
@@ -224,10 +218,10 @@ def new_model(
         return PredictionModel(n_entities, n_relations, config).to(device)
 
 
-def view_of(config: PredictionConfig, triples: Ids, task: GraphTask, device: torch.device) -> Any:
+def view_of(model: PredictionModel, triples: Ids, task: GraphTask, device: torch.device) -> Any:
     """What the encoder reads of triples after training on a task."""
     sizes = len(task.graph.entities), len(task.graph.relations)
-    return make_view(triples, task.graph.triples, *sizes, config, device)
+    return model.encoder.read(triples, task.graph.triples, *sizes, device)
 
 
 def splits_of(task: GraphTask) -> Splits:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.errors import ConfigError
 from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
 from decentrl.matching.confidence import Confidence, evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, apply_sparse_matcher, top_pairs
 
+Ids = npt.NDArray[np.int64]
+Objects = npt.NDArray[Any]
 KEPT = 5  # of each entity's best pairs; evidence needs two
 ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
     "nearest": nearest,
@@ -37,6 +44,15 @@ class Answers:
     scores: Tensor
     confidence: Tensor
 
+    def spread(self, rows: Ids, there: npt.NDArray[np.bool_]) -> Answers:
+        """The answers of ``rows``, in the places where ``there`` is true; none in the others."""
+        shape, places = (len(there), self.columns.shape[1]), torch.from_numpy(there)
+        columns, scores = torch.full(shape, -1), torch.full(shape, torch.nan)
+        sure, chosen = torch.full(shape[:1], torch.nan), torch.from_numpy(rows)
+        columns[places], scores[places] = self.columns[chosen], self.scores[chosen]
+        sure[places] = self.confidence[chosen]
+        return Answers(columns, scores, sure)
+
 
 def best_pairs(
     cosine: Scores, matcher: str, config: MatchingConfig, top: int = KEPT
@@ -54,6 +70,47 @@ def best_pairs(
     if scores.row is not None and scores.column is not None:
         values = values - scores.row[pairs.rows] - scores.column[pairs.columns]
     return pairs, replace(pairs, values=values / scores.scale)
+
+
+def nearest_answers(scores: Scores) -> Answers:
+    """Every row's best column, of tied ones the lowest; nothing is known of confidence."""
+    columns = torch.full((scores.shape[0], 1), -1)
+    values = torch.full(columns.shape, torch.nan)
+    for rows, block in scores.blocks():
+        # NumPy promises the first of equal maxima.
+        best = torch.from_numpy(block.cpu().numpy().argmax(1))[:, None]
+        columns[rows], values[rows] = best, block.cpu().gather(1, best).float()
+    return Answers(columns, values, torch.full((len(columns),), torch.nan))
+
+
+def matches_table(
+    labels: Objects, counterparts: Objects, answers: Answers, swapped: bool
+) -> pa.Table:
+    """Columns left, right, rank, score, confidence; an entity without a match has one row.
+
+    Args:
+        labels: object[n], the entities that were matched.
+        counterparts: object[n, top], None for none.
+        swapped: whether ``labels`` are those of the right graph.
+    """
+    n, top = counterparts.shape
+    ranks = np.broadcast_to(np.arange(1, top + 1, dtype=np.int32), (n, top))
+    shown = (answers.columns.numpy() >= 0) | (ranks == 1)  # an entity without a match has one row
+    sure = np.where(ranks == 1, answers.confidence.numpy()[:, None], np.float32(np.nan))
+    ends = [
+        pa.array(np.broadcast_to(labels[:, None], (n, top))[shown], pa.string()),
+        pa.array(counterparts[shown], pa.string()),
+    ]
+    left, right = reversed(ends) if swapped else ends
+    return pa.table(
+        {
+            "left": left,
+            "right": right,
+            "rank": ranks[shown],
+            "score": pa.array(answers.scores.numpy()[shown], from_pandas=True),
+            "confidence": pa.array(sure[shown], from_pandas=True),
+        }
+    )
 
 
 def answer(
@@ -92,3 +149,31 @@ def answer(
         columns[unsure] = -1
     scores = scores.where(columns >= 0, torch.nan)
     return Answers(columns, scores.float(), sure.float())
+
+
+def check_question(top: int, assign: str) -> None:
+    """Raise if no match can be given in this way."""
+    if top < 1:
+        raise ConfigError(f"top is {top}; it must be at least 1")
+    if assign not in ASSIGNMENTS:
+        raise ConfigError(f"no assignment {assign!r}; there are: {', '.join(ASSIGNMENTS)}")
+    if assign != "nearest" and top > 1:
+        raise ConfigError(f"{assign} assignment has one match for each; use top=1")
+
+
+def threshold_of(
+    asked: float | Literal["fitted"] | None, confidence: Confidence | None
+) -> float | None:
+    """The least confidence that a match must have; None if all are given."""
+    if asked is None:
+        return None
+    if confidence is None:
+        raise ConfigError(
+            "no confidence was learned for these matches, so none can be left out; train with "
+            "validation links (training.valid) and match with the run's own matcher"
+        )
+    if asked == "fitted":
+        return confidence.threshold
+    if isinstance(asked, str) or not 0 <= asked <= 1:
+        raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
+    return asked

@@ -6,7 +6,11 @@ needs a whole matrix: ``row`` and ``column`` are two vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +18,8 @@ from torch import Tensor
 
 DEFAULT_BUDGET = 1 << 30
 """Bytes that a matrix of similarities may take before it is recomputed block by block."""
+_LOWEST = 80.0  # exp(-80) is still a normal float32
+_PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on that of threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +44,10 @@ class Scores:
     @classmethod
     def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
         """Cosine similarity of vectors of length 1."""
-        small = len(left) * len(right) * left.element_size() <= budget
-        return cls(left, right, budget, kept=left @ right.t() if small else None)
+        kept = None
+        if fits(len(left), len(right), left, budget):
+            kept = torch.mm(left, right.t(), out=empty_matrix(len(left), len(right), left))
+        return cls(left, right, budget, kept=kept)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,18 +75,18 @@ class Scores:
         return self.T.rows(chosen).T
 
     def block(self, rows: slice) -> Tensor:
-        """Scores of some rows against all columns, a fresh tensor."""
+        """Scores of some rows against all columns; only to be read, as it may be what is kept."""
         if self.kept is not None:
-            scores = self.scale * self.kept[rows]
+            scores = self.kept[rows]
         else:
-            scores = torch.matmul(self.left[rows], self.right.t()).mul_(self.scale)
-        if self.row is not None:
-            scores += self.row[rows, None]
+            scores = torch.matmul(self.left[rows], self.right.t())
         if self.column is not None:
-            scores += self.column
-        return scores
+            scores = torch.add(self.column, scores, alpha=self.scale)
+        elif self.scale != 1:
+            scores = self.scale * scores
+        return scores if self.row is None else scores + self.row[rows, None]
 
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+    def slices(self) -> Iterator[slice]:
         """All rows, so many at a time that a block and its temporaries keep to the budget.
 
         On a CPU blocks are small anyway: memory of a few MB is used again, larger pieces come
@@ -88,27 +96,49 @@ class Scores:
         block_bytes = (256 if self.left.is_cuda else 8) << 20
         size = max(1, min(self.budget // 8, block_bytes) // per_row)
         for start in range(0, len(self.left), size):
-            rows = slice(start, min(start + size, len(self.left)))
+            yield slice(start, min(start + size, len(self.left)))
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows and their scores, some at a time; see :meth:`block`."""
+        for rows in self.slices():
             yield rows, self.block(rows)
 
     def largest(self) -> float:
         """The largest absolute score, which ties are judged by."""
-        return max((block.abs().max().item() for _, block in self.blocks()), default=0.0)
+        if not min(self.shape):
+            return 0.0
+        ends = (torch.stack(block.aminmax()).abs().max() for _, block in self.blocks())
+        return max(end.item() for end in ends)
 
 
 def csls(cosine: Scores, k: int = 2) -> Scores:
     """Cross-domain similarity local scaling: 2 cos(i, j) - r(i) - c(j).
 
-    r(i) is the mean of i's k best cosines, c(j) that of j's: who is near to everybody is pushed
-    away. k larger than a side counts as that side's size.
+    r(i) is the mean of i's k best cosines, c(j) that of j's, so that an entity near to all others
+    is pushed away. k larger than a side counts as that side's size.
     """
     n, m = cosine.shape
     row = cosine.left.new_empty(n)
     best = cosine.left.new_full((min(k, n), m), -torch.inf)
     for rows, block in cosine.blocks():
         row[rows] = block.topk(min(k, m), dim=1).values.mean(1)
-        best = torch.cat((best, block)).topk(len(best), dim=0).values
+        best = _best_of_columns(best, block)
     return replace(cosine, scale=2.0, row=-row, column=-best.mean(0))
+
+
+def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
+    """The k highest of each column, [k, m], of those known before and of a block [b, m]."""
+    if len(best) > 4:
+        return torch.cat((best, block)).topk(len(best), dim=0).values
+    # Few are found faster by as many maxima than by sorting columns.
+    found = []
+    block = block.clone() if len(best) > 1 else block
+    for _ in range(min(len(best), len(block))):
+        values, rows = block.max(0)
+        found.append(values)
+        if len(best) > 1:
+            block.scatter_(0, rows[None], -torch.inf)
+    return torch.cat((best, torch.stack(found))).topk(len(best), dim=0).values
 
 
 def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) -> Scores:
@@ -120,26 +150,87 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     (87 t of cosine: 1.7 at t = 0.02, 0.09 at t = 0.001) is pulled up only that far.
     """
     n, m = cosine.shape
-    if not m:
+    if not n or not m:
         return cosine
-    highest = cosine.left.new_empty(n)  # of each row: exp((cos - highest) / t) is at most 1
     row = cosine.left.new_empty(n)
     column = cosine.left.new_ones(m)
     tiny = torch.finfo(column.dtype).tiny
-    for turn in range(iterations + 1):
-        # One pass a turn: a block's rows are normalised, then add to the column sums.
-        totals = torch.zeros_like(column)
-        for rows, block in cosine.blocks():
-            if turn == 0:
-                highest[rows] = block.amax(1)
-            mass = block.sub_(highest[rows, None]).div_(temperature).exp_()
-            row[rows] = 1 / (mass @ column).clamp(min=tiny)
-            if turn < iterations:
+    slices = list(cosine.slices())
+    size = -(-len(slices) // _PARTS)
+    parts = [slices[start : start + size] for start in range(0, len(slices), size)]
+    with _masses(cosine, temperature) as (highest, masses), _pool(cosine) as apply:
+
+        def normalise(part: list[slice]) -> Tensor:
+            """Make the rows of a part sum to 1, then sum its columns."""
+            totals = torch.zeros_like(column)
+            for rows in part:
+                mass = masses(rows)
+                row[rows] = 1 / (mass @ column).clamp(min=tiny)
                 totals += row[rows] @ mass
-        if turn < iterations:
+            return totals
+
+        for _ in range(iterations):
+            totals = torch.stack(list(apply(normalise, parts))).sum(0)
             column = n / m / totals.clamp(min=tiny)
+        list(apply(normalise, parts))
     return replace(
         cosine,
         row=temperature * row.log() - highest,
         column=temperature * column.log(),
     )
+
+
+@contextmanager
+def _masses(
+    cosine: Scores, temperature: float
+) -> Iterator[tuple[Tensor, Callable[[slice], Tensor]]]:
+    """Each row's highest cosine, and a function: rows → exp((cos - highest) / t) of these.
+
+    Masses take the place of the cosines that are kept, and give it back in the end: each cosine
+    is then within a rounding error of itself. Where a mass would be too small for that they are
+    computed anew every time.
+    """
+    highest = cosine.left.new_empty(cosine.shape[0])
+    spread = 0.0
+    for rows, block in cosine.blocks():
+        highest[rows] = block.amax(1)
+        spread = max(spread, (highest[rows].max() - block.min()).item())
+    kept = cosine.kept if spread <= _LOWEST * temperature else None
+
+    def made(rows: slice) -> Tensor:
+        return cosine.block(rows).sub(highest[rows, None]).div_(temperature).exp_()
+
+    if kept is None:
+        yield highest, made
+        return
+    for rows in cosine.slices():
+        kept[rows].sub_(highest[rows, None]).div_(temperature).exp_()
+    try:
+        yield highest, kept.__getitem__
+    finally:
+        for rows in cosine.slices():
+            kept[rows].log_().mul_(temperature).add_(highest[rows, None])
+
+
+@contextmanager
+def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
+    """``map``, by threads where products of a kept matrix and a vector leave cores idle."""
+    if cosine.kept is None or cosine.kept.is_cuda or cosine.kept.numel() < 1 << 22:
+        yield map
+        return
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        yield pool.map
+
+
+def fits(n: int, m: int, like: Tensor, budget: int) -> bool:
+    """Whether an n × m matrix of this type keeps to a budget of bytes."""
+    return n * m * like.element_size() <= budget
+
+
+def empty_matrix(n: int, m: int, like: Tensor) -> Tensor:
+    """Room for n × m numbers; for large ones, what training has freed is given back before."""
+    if n * m > 1 << 24 and not like.is_cuda and sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+    return like.new_empty(n, m)

@@ -90,14 +90,9 @@ def top_pairs(cosine: Scores, k: int) -> SparseScores:
     of_column = torch.full((m, min(k, n)), -1, device=device)
     of_column_values = cosine.left.new_full(of_column.shape, -torch.inf)
     if n and m:
-        kept = of_column.shape[1]
         for rows, block in cosine.blocks():
             of_row_values[rows], of_row[rows] = _highest(block, of_row.shape[1])
-            # Earlier rows stand before the block's, so the lower place is the lower row.
-            merged = torch.cat((of_column_values, block.t()), dim=1)
-            of_column_values, place = _highest(merged, kept)
-            old = of_column.gather(1, place.clamp(max=kept - 1))
-            of_column = torch.where(place < kept, old, place - kept + rows.start)
+            _merge_columns(of_column_values, of_column, block, rows.start)
     own_row = torch.arange(n, device=device)[:, None]
     own_column = torch.arange(m, device=device)[:, None]
     keys = torch.cat(((own_row * m + of_row).flatten(), (of_column * m + own_column).flatten()))
@@ -155,15 +150,33 @@ def apply_sparse_matcher(pairs: SparseScores, matcher: str, config: MatchingConf
     return pairs
 
 
+def _merge_columns(values: Tensor, rows: Tensor, block: Tensor, start: int) -> None:
+    """Put what a block has into the k best of each column, [m, k], in place.
+
+    Args:
+        values, rows: the best of all rows before ``start``, -inf and -1 where there are fewer.
+        block: scores of the rows from ``start`` on, [b, m].
+    """
+    k = values.shape[1]
+    # Of tied rows the lower one is kept, so that a later one has to be above the last of the k.
+    better = block > values.amin(1)
+    chosen = better.any(0).nonzero()[:, 0]
+    # Earlier rows stand before the block's, so the lower place is the lower row.
+    merged = torch.cat((values[chosen], block.t()[chosen]), dim=1)
+    values[chosen], place = _highest(merged, k)
+    old = rows[chosen].gather(1, place.clamp(max=k - 1))
+    rows[chosen] = torch.where(place < k, old, place - k + start)
+
+
 def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k highest of each row, [a, b] → [a, k] twice, in the order of their columns.
 
     Of scores tied for the last place the lower columns are chosen, which ``topk`` does not
     promise.
     """
-    values, columns = scores.topk(k, dim=1, sorted=False)
-    last = values.amin(1, keepdim=True)
-    tied = ((scores >= last).sum(1) > k).nonzero().flatten()
+    values, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    last, columns = values[:, k - 1 : k], columns[:, :k]
+    tied = (values[:, k:] == last).flatten().nonzero().flatten()
     if len(tied):
         some, last = scores[tied], last[tied]
         better, equal = some > last, some == last

@@ -1,102 +1,92 @@
-"""A run is a folder: settings, metrics, results, answers, a report, a checkpoint and a bundle.
+"""Making a run: a folder with settings, metrics, results, answers, report, checkpoint and bundle.
 
-Two jobs leave such folders: :func:`align` (two graphs) and :func:`complete` (one graph).
+Two jobs leave such folders: :func:`align` (two graphs) and :func:`complete` (one graph). What
+differs between them is in :data:`JOBS`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import resource
 import shutil
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, TypedDict, Unpack
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from decentrl._version import __version__
-from decentrl.aligner import Aligner
-from decentrl.config import Config, PredictionConfig, Settings, to_toml
-from decentrl.data.graph_task import GraphTask
+from decentrl.config import Settings, to_toml
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
-from decentrl.predictor import Predictor
+from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report import render_prediction_report, render_report
 from decentrl.runs.report.collect import make_prediction_report, make_report
 from decentrl.runs.sources import (
+    MODELS,
     AnySources,
-    AnyTask,
     GraphSources,
     Grown,
     Model,
     Sources,
     read_task,
 )
+from decentrl.storage.files import whole_files, write_text
+from decentrl.storage.kinds import KINDS, AnyTask, Kind, kind_about, kind_for
+from decentrl.storage.lock import locked_file
+from decentrl.training.fitting import planned_epochs
 from decentrl.training.loop import Row
 
 RESULTS = "results.json"
 CONFIG = "config.toml"
 
 
-class RunOptions(TypedDict, total=False):
-    """RunOptions a run is made."""
-
-    device: str
-    resume: bool  # go on in its folder
-    command: str | None  # for the report
-    on_start: Callable[[Any], None] | None  # called with the task
-    on_epoch: Callable[[Row], None] | None
-    on_trained: Callable[[], None] | None
-
-
-def align(
-    sources: Sources | Grown, config: Config, folder: Path, **how: Unpack[RunOptions]
-) -> tuple[Aligner, dict[str, Any]]:
-    """Train, match, evaluate, and leave the whole run in ``folder``."""
-    aligner = Aligner(config, how.get("device", "auto"))
-    return aligner, _make(aligner, _ALIGN, sources, folder, **how)
-
-
-def complete(
-    sources: GraphSources | Grown, config: PredictionConfig, folder: Path, **how: Unpack[RunOptions]
-) -> tuple[Predictor, dict[str, Any]]:
-    """Train, answer the test questions, evaluate, and leave the whole run in ``folder``."""
-    predictor = Predictor(config, how.get("device", "auto"))
-    return predictor, _make(predictor, _COMPLETE, sources, folder, **how)
-
-
 @dataclass(frozen=True)
-class _Job:
-    """What differs between the two."""
+class Job:
+    """One of the two jobs: its kind of model, where its data come from and what a run leaves."""
 
+    kind: Kind
+    sources: type[Sources | GraphSources]
+    epochs: Callable[[Any], int]  # how many the settings plan at most
     step: str  # what comes after training
-    file: str  # what it leaves
-    about: dict[str, str]
+    file: str  # of the answers
     answers: Callable[[Any], Any]  # the table in that file
-    found: Callable[[Any, bool], dict[str, Any]]  # what else the results tell, if it was tested
+    samples: Callable[[Any], Sequence[Mapping[str, Any]]]  # answers to the test
+    found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
     page: Callable[[Any, Mapping[str, Any], Any, str | None], str]
 
+    @property
+    def about(self) -> dict[str, str]:
+        """How results and settings name the job; those of alignment name none."""
+        return {} if self.kind.two_graphs else {"task": self.kind.about}
 
-_ALIGN = _Job(
+
+_ALIGN = Job(
+    kind=KINDS["aligner"],
+    sources=Sources,
+    epochs=lambda config: planned_epochs(config, True),
     step="match",
     file="matches.parquet",
-    about={},
     answers=lambda aligner: aligner.match(top=1),
+    samples=lambda aligner: aligner.test_matches().to_pylist(),
     found=lambda aligner, _: {
         "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
         "confidence": aligner.confidence(),
     },
     page=lambda aligner, results, _, command: render_report(make_report(aligner, results, command)),
 )
-_COMPLETE = _Job(
+_COMPLETE = Job(
+    kind=KINDS["predictor"],
+    sources=GraphSources,
+    epochs=lambda config: int(config.training.epochs),
     step="evaluate",
     file="predictions.parquet",
-    about={"task": "prediction"},
     answers=lambda predictor: predictor.test_predictions(),
+    samples=lambda predictor: predictor.test_predictions().to_pylist(),
     found=lambda predictor, tested: {
         "frequency": predictor.frequency() if tested else {},
         "confidence": predictor.confidence(),
@@ -107,10 +97,13 @@ _COMPLETE = _Job(
 )
 
 
-def _make(
-    model: Any,
-    job: _Job,
+JOBS = {job.kind.name: job for job in (_ALIGN, _COMPLETE)}
+
+
+def make_run(
+    job: Job,
     sources: AnySources,
+    config: Settings,
     folder: Path,
     *,
     device: str = "auto",
@@ -119,7 +112,15 @@ def _make(
     on_start: Callable[[Any], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
-) -> dict[str, Any]:
+) -> tuple[Any, dict[str, Any]]:
+    """Train, evaluate and leave the whole run in ``folder``: the model, and its results.
+
+    Args:
+        resume: go on with the run in that folder.
+        command: shown in the report.
+        on_start: called with the task, once it is read.
+    """
+    model: Any = MODELS[job.kind.name](config, device)  # type: ignore[arg-type]
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
@@ -132,9 +133,10 @@ def _make(
         on_trained()
 
     started = time.perf_counter()
-    rows = model.evaluate()[0] if len(task.test) else []
+    rows = model.evaluate().rows if len(task.test) else []
     answers = job.answers(model)
-    _write_parquet(answers, folder / job.file)
+    with whole_files(folder / job.file) as (part,):
+        pq.write_table(answers.to_arrow(), part)
     model.seconds[job.step] = time.perf_counter() - started
     results = {
         "dataset": task.name,
@@ -145,8 +147,13 @@ def _make(
         **job.found(model, bool(rows)),
     }
     model.save(folder, rows)
-    _finish(folder, results, job.page(model, results, answers, command))
-    return results
+    write_text(folder / "report.html", job.page(model, results, answers, command))
+    write_results(folder, results)
+    return model, results
+
+
+align = partial(make_run, _ALIGN)
+complete = partial(make_run, _COMPLETE)
 
 
 def _how(model: Model, steps: Sequence[str]) -> dict[str, Any]:
@@ -160,33 +167,28 @@ def _how(model: Model, steps: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _finish(folder: Path, results: Mapping[str, Any], page: str) -> None:
-    """The results come last: they say that a run is finished."""
-    _write(folder / "report.html", page)
-    _write(folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write ``results.json``, the last file of a run: it marks the run as finished."""
+    text = json.dumps(results, indent=2, ensure_ascii=False)
+    write_text(folder / RESULTS, text + "\n")
 
 
 def read_settings(folder: Path) -> tuple[Any, Any]:
-    """Sources and settings that a run was started with; their types say what it is about."""
+    """Sources and settings that a run was started with."""
     path = folder / CONFIG
     try:
         values = tomllib.loads(path.read_text("utf-8"))
         origin = values.pop("run")
-        one_graph = origin.get("task") == "prediction"
-        kind = Grown if "start" in origin else GraphSources if one_graph else Sources
-        return _origin(kind, origin), (PredictionConfig if one_graph else Config).from_stored(
-            values
-        )
+        job = JOBS[kind_about(origin.get("task")).name]
+        sources: Any = Grown if "start" in origin else job.sources
+        used = {f.name: origin[f.name] for f in fields(sources)}
+        return sources(**used), job.kind.settings.from_stored(values)
     except (FileNotFoundError, NotADirectoryError):
         raise BundleError(
             f"{path}: not found, so there is no run to resume; leave out --resume to start one"
         ) from None
     except (AttributeError, KeyError, ValueError, TypeError, ConfigError) as error:
         raise BundleError(f"{path}: this is not the settings file of a run ({error})") from error
-
-
-def _origin(kind: Any, values: Mapping[str, Any]) -> Any:
-    return kind(**{f.name: values[f.name] for f in fields(kind)})
 
 
 @contextmanager
@@ -196,18 +198,18 @@ def _run_folder(
     """Open the folder of a run; if it turns out that there can be none, nothing of it stays."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     _open_folder(folder, sources, config, task, resume)
-    with (folder / CONFIG).open("rb") as settings:
-        try:
-            fcntl.flock(settings, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError("another process is training this run", file=folder,
-                             remedy="wait until it has finished") from None  # fmt: skip
-        try:
+    ours = False
+    try:
+        with locked_file(folder / CONFIG) as free:
+            if not free:
+                raise InputError("another process is training this run", file=folder,
+                                 remedy="wait until it has finished")  # fmt: skip
+            ours = True
             yield
-        except DecentRLError:
-            if not resume:
-                _take_back(folder, new)
-            raise
+    except DecentRLError:
+        if ours and not resume:
+            _take_back(folder, new)
+        raise
 
 
 def _open_folder(
@@ -228,9 +230,8 @@ def _open_folder(
         raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
                          remedy="choose another -o") from None  # fmt: skip
     origin = {**asdict(sources), "data_sha256": digest, "decentrl": __version__}
-    if isinstance(task, GraphTask):
-        origin["task"] = "prediction"
-    _write(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
+    origin |= JOBS[kind_for(task).name].about
+    write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
 
 
 def refuse_existing(folder: Path) -> None:
@@ -332,7 +333,7 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _average_rows(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows that say the same are one; where seeds hold out other triples, some have no such row."""
+    """Average rows of the same name; where seeds hold out other triples, some lack a row."""
     same: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in (row for rows in runs for row in rows):
         same.setdefault(tuple(v for v in row.values() if isinstance(v, str)), []).append(row)
@@ -348,36 +349,3 @@ def _average_rows(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str,
     # A group that only a later seed has stays beside its like.
     groups = list(dict.fromkeys(row.get("group") for row in result))
     return sorted(result, key=lambda row: groups.index(row.get("group")))
-
-
-def _write_parquet(table: Any, path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    temporary = path.with_name(path.name + ".part")
-    pq.write_table(table, temporary)
-    temporary.replace(path)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(path)
-
-
-def device_name(model: Model) -> str:
-    """``cpu``, or the card's name."""
-    import torch
-
-    cuda = model.device.type == "cuda"
-    return f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu"
-
-
-def peak_memory(model: Model) -> int:
-    """Bytes: of the card where one was used, of the process otherwise."""
-    import torch
-
-    if model.device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

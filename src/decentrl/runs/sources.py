@@ -1,8 +1,9 @@
-"""Where a run's task comes from, written down so that it can be resumed from its folder alone."""
+"""Where the data of a run come from, written down so that its folder alone can resume it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 from decentrl.aligner import Aligner
@@ -13,10 +14,29 @@ from decentrl.data.registry import load_dataset
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
 from decentrl.predictor import Predictor
-from decentrl.storage.bundle import kind_of
+from decentrl.storage.bundle import open_bundle
+from decentrl.storage.kinds import KINDS, AnyTask, KindName
 
-AnyTask = AlignmentTask | GraphTask
 Model = Aligner | Predictor
+MODELS: dict[str, type[Model]] = {"aligner": Aligner, "predictor": Predictor}
+
+
+def load_model(run: str | PathLike[str], device: str, durable: bool = False) -> Any:
+    """The aligner or predictor of a run; ``run`` may be an opened bundle, to read it once."""
+    opened = open_bundle(run)
+    return MODELS[opened.kind.name].load(opened, device, durable=durable)
+
+
+def _read_dataset(name: str, open_world: bool, wanted: KindName) -> Any:
+    """The task of a dataset; an error if it is one for the other kind of model."""
+    task, kind = load_dataset(name, open_world), KINDS[wanted]
+    if not isinstance(task, kind.task):
+        found, needed = ("one graph", "two") if kind.two_graphs else ("two graphs", "one")
+        raise InputError(
+            f"{name} is {found}, {kind.about} needs {needed}",
+            remedy=f"`decentrl data list` shows the datasets for {kind.about}",
+        )
+    return task
 
 
 @dataclass(frozen=True)
@@ -36,13 +56,8 @@ class Sources:
     def read(self, seed: int) -> AlignmentTask:
         """The task; without test links the share ``holdout`` of the links becomes some."""
         if self.dataset:
-            task = load_dataset(self.dataset, self.open_world)
-            if not isinstance(task, AlignmentTask):
-                raise InputError(
-                    f"{self.dataset} is one graph, alignment needs two",
-                    remedy="`decentrl data list` shows the datasets for alignment",
-                )
-            return task
+            dataset: AlignmentTask = _read_dataset(self.dataset, self.open_world, "aligner")
+            return dataset
         task = AlignmentTask.read(
             self.left,
             self.right,
@@ -71,13 +86,8 @@ class GraphSources:
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
         """The task; without files of their own, shares of the triples become valid and test."""
         if self.dataset:
-            task = load_dataset(self.dataset, self.open_world)
-            if not isinstance(task, GraphTask):
-                raise InputError(
-                    f"{self.dataset} is two graphs, prediction needs one",
-                    remedy="`decentrl data list` shows the datasets for prediction",
-                )
-            return task
+            dataset: GraphTask = _read_dataset(self.dataset, self.open_world, "predictor")
+            return dataset
         return GraphTask.read(
             self.triples,
             self.valid or None,
@@ -105,13 +115,11 @@ class Grown:
 
     def read(self, device: str) -> tuple[Model, AnyTask]:
         """What was learned, and what there is to learn now."""
-        if kind_of(self.start) == "predictor":
-            if self.links:
-                raise ConfigError("this run is about prediction; it has no links")
-            predictor = Predictor.load(self.start, device)
-            return predictor, predictor.settled_task()
-        aligner = Aligner.load(self.start, device)
-        return aligner, aligner.settled_task(self.links or None)
+        opened = open_bundle(self.start)
+        if self.links and not opened.kind.two_graphs:
+            raise ConfigError("this run is about prediction; it has no links")
+        model = load_model(opened, device)
+        return model, model.settled_task(*([self.links] if self.links else []))
 
 
 AnySources = Sources | GraphSources | Grown

@@ -16,7 +16,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence, expected_calibration_error, fit_confidence
-from decentrl.nn.prediction import PredictionModel
+from decentrl.scorers.model import PredictionModel
 
 CALIBRATED = 10
 """Best answers of a held-out question that calibration looks at."""
@@ -25,6 +25,8 @@ CELLS = 2**24
 
 
 class Answer(NamedTuple):
+    """One answer of a question, an entity or a relation by its id."""
+
     id: int
     score: float
     probability: float | None  # of an answer among what is not known yet
@@ -33,26 +35,29 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """A model over what it was told. A kind is a relation or, from n_relations on, a
-    reciprocal: (?, r, t) is the question (t, n_relations + r, ?)."""
+    """Answers of a trained model over the triples of a graph.
+
+    Relations of questions are directed: from n_relations on they are reciprocals, so that
+    (?, r, t) is the question (t, n_relations + r, ?).
+    """
 
     model: PredictionModel
-    vectors: Tensor  # [n, d], made of the triples ``told.now``
-    told: Splits
+    vectors: Tensor  # [n, d], made of the triples ``splits.now``
+    splits: Splits
     confidence: Confidence | None = None
 
     def entities(
-        self, entities: Ids, kinds: Ids, known: Queries, top: int, also_known: bool = False
+        self, entities: Ids, relations: Ids, known: Queries, top: int, also_known: bool = False
     ) -> list[list[Answer]]:
-        """The best answers of the questions (entity, kind, ?), int64[b] each; ``top`` at most.
+        """The best answers of the questions (entity, relation, ?), int64[b] each; ``top`` at most.
 
         Args:
             known: what it holds is no answer, or with ``also_known`` one without a probability.
         """
         found = []
         for part in self._blocks(len(entities)):
-            scores = self.possible(entities[part], kinds[part])
-            old = answered(known, entities[part], kinds[part], len(self.vectors))
+            scores = self.possible(entities[part], relations[part])
+            old = answered(known, entities[part], relations[part], len(self.vectors))
             old = old.to(scores.device)
             unknown = scores.masked_fill(old, -torch.inf)
             values, answers = _top(scores if also_known else unknown, top)
@@ -77,11 +82,11 @@ class Completion:
         decoder = self.model.decoder
         answers = self.model.answers(x)
         scores = decoder.score_relations(x[h.to(x.device)], answers[t.to(x.device)])
-        scores = (scores[:, : self.told.n_relations] * self.model.log_scale.exp()).cpu()
-        # What was never trained says nothing: relations that came later, entities without a vector.
-        scores[:, ~self.told.trained_relations] = -torch.inf
-        scores[self.silent.cpu()[h] | self.nobody.cpu()[t]] = -torch.inf
-        every = np.arange(self.told.n_relations)
+        scores = (scores[:, : self.splits.n_relations] * self.model.log_scale.exp()).cpu()
+        # Untrained relations, and entities without a vector, have no score.
+        scores[:, ~self.splits.trained_relations] = -torch.inf
+        scores[self.without_vector.cpu()[h] | self.unanswerable.cpu()[t]] = -torch.inf
+        every = np.arange(self.splits.n_relations)
         found = []
         for values, head, tail in zip(scores, heads, tails, strict=True):
             places = known.find(np.full(len(every), head), every)
@@ -96,70 +101,70 @@ class Completion:
             found.append(best[:top])
         return found
 
-    def possible(self, entities: Ids, kinds: Ids) -> Tensor:
+    def possible(self, entities: Ids, relations: Ids) -> Tensor:
         """Scores of all answers to some questions, -inf for impossible ones: [b, n].
 
         An entity of which nothing is known has no vector, and where no training triple of a
         relation joins an entity to itself, none answers a question about itself. A question
         about an entity without a vector, or with a relation never trained, has no answer at all.
         """
-        x, relations = self.vectors, kinds % self.told.n_relations
+        x, undirected = self.vectors, relations % self.splits.n_relations
         asked = torch.from_numpy(entities).to(x.device)
-        scores = self.model.score_all(x, asked, torch.from_numpy(kinds).to(x.device))
-        there = self.told.present if self.model.table is None else self.told.seen
+        scores = self.model.score_all(x, asked, torch.from_numpy(relations).to(x.device))
+        there = self.splits.present if self.model.table is None else self.splits.seen
         scores.masked_fill_(~torch.from_numpy(there).to(x.device), -torch.inf)
         if self.model.table is None:
-            scores.masked_fill_(self.silent, -torch.inf)
-        alone = torch.from_numpy(~self.told.reflexive[relations]).to(x.device)
+            scores.masked_fill_(self.without_vector, -torch.inf)
+        alone = torch.from_numpy(~self.splits.reflexive[undirected]).to(x.device)
         scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
-        untrained = torch.from_numpy(~self.told.trained_relations[relations]).to(x.device)
-        mute = untrained | self.silent[asked]
-        return scores.masked_fill_(mute[:, None], -torch.inf)
+        untrained = torch.from_numpy(~self.splits.trained_relations[undirected]).to(x.device)
+        none = untrained | self.without_vector[asked]
+        return scores.masked_fill_(none[:, None], -torch.inf)
 
     @cached_property
-    def silent(self) -> Tensor:
+    def without_vector(self) -> Tensor:
         """Entities that have no vector: bool[n]."""
         return self.vectors.abs().amax(1) == 0
 
-    def scores(self, entities: Tensor, kinds: Tensor) -> Tensor:
+    def scores(self, entities: Tensor, relations: Tensor) -> Tensor:
         """Scores to rank by, int64[b] each → [b, n].
 
         Entities that have no vector, or a row of a table that was never trained, are the last of
         all: a distance would find them near everything.
         """
-        scores = self.model.score_all(self.vectors, entities, kinds)
-        if self.nobody.any():
-            scores[:, self.nobody] = scores.amin(1, keepdim=True)
+        scores = self.model.score_all(self.vectors, entities, relations)
+        if self.unanswerable.any():
+            scores[:, self.unanswerable] = scores.amin(1, keepdim=True)
         return scores
 
     @cached_property
-    def nobody(self) -> Tensor:
-        """Entities that an answer cannot be told by: bool[n]."""
+    def unanswerable(self) -> Tensor:
+        """Entities that cannot be an answer: bool[n]."""
         if self.model.table is None:
-            return self.silent
-        return torch.from_numpy(~self.told.seen).to(self.vectors.device)
+            return self.without_vector
+        return torch.from_numpy(~self.splits.seen).to(self.vectors.device)
 
     def evidence(self, asked: Queries, known: Queries) -> tuple[Tensor, Tensor]:
-        """Of the best unknown answers of held-out questions: what speaks for them, who is right.
+        """Features of the best unknown answers of held-out questions, and which are right.
 
         Returns:
             float64[n, 2] and bool[n].
         """
         facts, right = [], []
         for part in self._blocks(len(asked)):
-            entities, kinds = asked.entities[part], asked.relations[part]
-            scores = self.possible(entities, kinds)
-            old = answered(known, entities, kinds, len(self.vectors))
+            entities, relations = asked.entities[part], asked.relations[part]
+            scores = self.possible(entities, relations)
+            old = answered(known, entities, relations, len(self.vectors))
             scores.masked_fill_(old.to(scores.device), -torch.inf)
             values, answers = _top(scores, CALIBRATED)
-            truth = answered(asked, entities, kinds, len(self.vectors)).to(scores.device)
+            truth = answered(asked, entities, relations, len(self.vectors)).to(scores.device)
             open_ = values.isfinite()
             facts.append(features(values, scores)[open_].cpu())
             right.append(truth.gather(1, answers)[open_].cpu())
         return torch.cat(facts), torch.cat(right)
 
     def calibrated(self, asked: Queries, known: Queries) -> Confidence:
-        """Probabilities as held-out questions teach them."""
+        """Probabilities fitted to held-out questions."""
         facts, right = self.evidence(asked, known)
         found = fit_confidence(facts, right)
         if found.weights[0] < 0:  # too little was seen to know that a better score is better
@@ -188,10 +193,10 @@ class Completion:
         return (slice(start, start + size) for start in range(0, n, size))
 
 
-def answered(known: Queries, entities: Ids, kinds: Ids, n: int) -> Tensor:
+def answered(known: Queries, entities: Ids, relations: Ids, n: int) -> Tensor:
     """Which of n answers ``known`` holds for each question: bool[b, n]."""
     mask = torch.zeros(len(entities), n, dtype=torch.bool)
-    places = known.find(entities, kinds)
+    places = known.find(entities, relations)
     has = np.flatnonzero(places >= 0)
     rows, index = known.places(places[has])
     mask[torch.from_numpy(has[rows]), torch.from_numpy(known.answers[index])] = True
@@ -199,7 +204,7 @@ def answered(known: Queries, entities: Ids, kinds: Ids, n: int) -> Tensor:
 
 
 def features(values: Tensor, unknown: Tensor) -> Tensor:
-    """What speaks for an answer among the unknown ones: float64[b, k, 2].
+    """Features of answers among the unknown ones, for confidence: float64[b, k, 2].
 
     The logarithm of its share, and that of the best answer's. ``values`` are scores of answers,
     [b, k], and ``unknown`` all scores, -inf where the answer is known: [b, n].

@@ -31,7 +31,7 @@ class Addition:
     source: str  # what it came from, in words
     triples: int
     entities: int  # new ones
-    facts: dict[str, Any]  # what else there is to say, as JSON
+    facts: dict[str, Any]  # counts and examples, as JSON
     folded: bool  # part of the bundle by now
 
     @classmethod

@@ -11,14 +11,12 @@ which goes on from that of the line before; the last one is in the state, which 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +24,7 @@ from typing import Any, Self
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line
 from decentrl.storage.files import sync_folder
+from decentrl.storage.lock import locked_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
 
@@ -55,12 +54,12 @@ class _State:
 
 
 class Store:
-    """The additions to a run; :meth:`open` it. Whoever reads sees whole additions only."""
+    """The additions to a run; :meth:`open` it. Readers see whole additions only."""
 
     def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
         self.file = folder / FILE
         self._base, self._grown_from = base, dict(grown_from or {})
-        self._lock: int | None = None  # the lock file's descriptor, if this is the writer
+        self._lock: ExitStack | None = None  # held by the writer
         self._thread = threading.RLock()
         self._connection = _empty(":memory:", base)
         self._on_disk = False
@@ -76,7 +75,7 @@ class Store:
     ) -> Store:
         """The store in a folder, which stands on the bundle with the id ``base``.
 
-        ``grown_from`` is what that bundle says of itself if it was compacted: the id of the bundle
+        ``grown_from`` is in that bundle if it was compacted: the id of the bundle
         before, ``base``, and the number of the last of the ``additions`` in it. With it a fold that
         was interrupted after the bundle was written is recognised, and finished by a writer.
 
@@ -101,7 +100,7 @@ class Store:
             self._connection.close()
             self._on_disk = True  # nothing is to connect again
             if self._lock is not None:
-                os.close(self._lock)
+                self._lock.close()
                 self._lock = None
 
     def __enter__(self) -> Self:
@@ -236,8 +235,8 @@ class Store:
             # Extended codes have the general one in their last byte.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in _CIRCUMSTANCES and not isinstance(error, OSError):
-                said = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
-                raise self._damaged(said) from error
+                text = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
+                raise self._damaged(text) from error
             raise BundleError(
                 f"{self.file}: cannot be used ({error}); see that nothing else holds it, "
                 "that its folder may be written and that the disk is not full"
@@ -371,26 +370,24 @@ def _empty(place: str, base: str) -> sqlite3.Connection:
     return connection
 
 
-def _locked(folder: Path) -> int:
-    """Become the only writer."""
-    try:
-        new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        if new:
-            sync_folder(folder.parent)  # or a power cut could take all that is kept in it
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise BundleError(
-            f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise BundleError(
-            f"{folder}: another process is adding to this run; wait until it has finished"
-        ) from error
-    return lock
+def _locked(folder: Path) -> ExitStack:
+    """Become the only writer, until what this returns is closed."""
+    with ExitStack() as stack:
+        try:
+            new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            if new:
+                sync_folder(folder.parent)  # or a power cut could take all that is kept in it
+            free = stack.enter_context(locked_file(folder / LOCK))
+        except OSError as error:
+            raise BundleError(
+                f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
+            ) from error
+        if not free:
+            raise BundleError(
+                f"{folder}: another process is adding to this run; wait until it has finished"
+            )
+        return stack.pop_all()
 
 
 def _write_state(connection: sqlite3.Connection, state: _State) -> None:

@@ -1,56 +1,86 @@
-"""The card of a saved model: what it is, in words."""
+"""The card of a saved model: a page of Markdown on its data, settings, quality and use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from decentrl._version import __version__
-from decentrl.config import Config, PredictionConfig, Settings
-from decentrl.data.alignment_task import AlignmentTask
+from decentrl.config import Settings
 from decentrl.data.graph_task import GraphTask
+from decentrl.storage.kinds import AnyTask, kind_for
 
 QUALITY = "Quality on the test"
-"""How the part about quality begins, for those who show it in another way."""
+"""How the part about quality begins, for commands that print it in another way."""
 
 
-def alignment_card(
-    task: AlignmentTask,
-    config: Config,
-    results: Sequence[Mapping[str, Any]] = (),
-    quality: str = "",
+@dataclass(frozen=True)
+class _Words:
+    """What the cards of the two kinds do not share."""
+
+    measured: str
+    places: dict[str, str]  # the columns that name a row, by their keys
+    metrics: tuple[str, ...]
+    use: str
+
+
+_WORDS = {
+    "aligner": _Words(
+        "links, tie-aware",
+        {"direction": "direction", "matcher": "matcher", "candidates": "candidates",
+         "subset": "entities"},
+        ("hits@1", "hits@10", "mrr"),
+        'Aligner.load("RUN").match(top=5)',
+    ),
+    "predictor": _Words(
+        "triples, filtered, tie-aware",
+        {"name": "questions"},
+        ("mrr", "hits@1", "hits@3", "hits@10"),
+        'Predictor.load("RUN").predict(head="…", relation="…")',
+    ),
+}  # fmt: skip
+
+
+def model_card(
+    task: AnyTask, config: Settings, results: Sequence[Mapping[str, Any]] = (), quality: str = ""
 ) -> str:
-    """Markdown: data, protocol, quality, how to load.
+    """Markdown: data, protocol, quality, how to load. Single relations are left to the report.
 
-    ``quality`` is what an older card said of it (:func:`quality_of`), for want of results.
+    ``quality`` is what an older card has on it (:func:`quality_of`), used if there are no results.
     """
+    kind = kind_for(task)
+    words = _WORDS[kind.name]
     lines = [
-        *_title(task, "entity alignment", config),
-        f"- left: {len(task.left.entities):,} entities, {len(task.left.triples):,} triples",
-        f"- right: {len(task.right.entities):,} entities, {len(task.right.triples):,} triples",
-        f"- links: {len(task.train):,} to train, {len(task.valid):,} to validate, "
-        f"{len(task.test):,} to test",
+        f"# {task.name}: entity {kind.about}",
+        "",
+        f"Made by decentrl {__version__}, preset `{config.preset}`, seed {config.seed}.",
+        "",
+        *_data(task),
+        f"- data (SHA-256): `{task.content_hash()}`",
+        "",
     ]
-    if task.auxiliary is not None:
-        later = sum(len(triples) for triples in task.auxiliary)
-        lines.append(f"- open world: {later:,} triples arrived after training")
-    lines += _fingerprint(task)
     if results:
-        lines += [
-            f"{QUALITY} links, tie-aware, fractions:",
-            "",
-            "| direction | matcher | candidates | entities | n | Hits@1 | Hits@10 | MRR |",
-            "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |",
+        names = [*words.places.values(), "n", *(_title(name) for name in words.metrics)]
+        rule = ["---"] * len(words.places) + ["---:"] * (1 + len(words.metrics))
+        rows = [
+            [
+                *(str(row[key]) for key in words.places),
+                f"{row['n']:,}",
+                *(f"{row[name]:.3f}" for name in words.metrics),
+            ]
+            for row in results
+            if row.get("group") != "relation"
         ]
-        lines += [
-            f"| {r['direction']} | {r['matcher']} | {r['candidates']} | {r['subset']} | {r['n']:,} "
-            f"| {r['hits@1']:.3f} | {r['hits@10']:.3f} | {r['mrr']:.3f} |"
-            for r in results
-        ]
-        lines.append("")
+        lines += [f"{QUALITY} {words.measured}, fractions:", ""]
+        lines += [f"| {' | '.join(cells)} |" for cells in (names, rule, *rows)] + [""]
     elif quality:
         lines += [quality, ""]
-    return _card(lines, "Aligner", 'Aligner.load("RUN").match(top=5)')
+    code = ["```python", f"from decentrl import {kind.model}", words.use, "```"]
+    return "\n".join([*lines, *code]) + "\n"
+
+
+alignment_card = prediction_card = model_card
 
 
 def quality_of(card: str) -> str:
@@ -63,59 +93,28 @@ def quality_of(card: str) -> str:
     return part[: part.find("\n\n", table)] if table >= 0 else ""
 
 
-def prediction_card(
-    task: GraphTask,
-    config: PredictionConfig,
-    results: Sequence[Mapping[str, Any]] = (),
-    quality: str = "",
-) -> str:
-    """Markdown: data, protocol, quality, how to load. Single relations are left to the report."""
-    graph = task.graph
-    lines = [
-        *_title(task, "entity prediction", config),
-        f"- graph: {len(graph.entities):,} entities, {len(graph.relations):,} relations",
-        f"- triples: {len(graph.triples):,} to train, {len(task.valid):,} to validate, "
-        f"{len(task.test):,} to test",
-    ]
-    if task.auxiliary is not None:
-        new = 0 if task.new_entities is None else len(task.new_entities)
-        lines.append(
-            f"- open world: {len(task.auxiliary):,} triples arrived after training, "
-            f"with {new:,} new entities"
-        )
-    lines += _fingerprint(task)
-    if results:
-        lines += [
-            f"{QUALITY} triples, filtered, tie-aware, fractions:",
-            "",
-            "| questions | n | MRR | Hits@1 | Hits@3 | Hits@10 |",
-            "| --- | ---: | ---: | ---: | ---: | ---: |",
+def _title(metric: str) -> str:
+    return metric.upper() if metric == "mrr" else metric.capitalize()
+
+
+def _data(task: AnyTask) -> list[str]:
+    """What the task holds, a line each."""
+    held_out = f"{len(task.valid):,} to validate, {len(task.test):,} to test"
+    if isinstance(task, GraphTask):
+        graph, new = task.graph, task.new_entities
+        lines = [
+            f"- graph: {len(graph.entities):,} entities, {len(graph.relations):,} relations",
+            f"- triples: {len(graph.triples):,} to train, {held_out}",
         ]
-        lines += [
-            f"| {r['name']} | {r['n']:,} | {r['mrr']:.3f} | {r['hits@1']:.3f} "
-            f"| {r['hits@3']:.3f} | {r['hits@10']:.3f} |"
-            for r in results
-            if r["group"] != "relation"
+        later = 0 if task.auxiliary is None else len(task.auxiliary)
+        arrived = f", with {0 if new is None else len(new):,} new entities"
+    else:
+        lines = [
+            f"- {side}: {len(graph.entities):,} entities, {len(graph.triples):,} triples"
+            for side, graph in (("left", task.left), ("right", task.right))
         ]
-        lines.append("")
-    elif quality:
-        lines += [quality, ""]
-    return _card(lines, "Predictor", 'Predictor.load("RUN").predict(head="…", relation="…")')
-
-
-def _title(task: AlignmentTask | GraphTask, job: str, config: Settings) -> list[str]:
-    return [
-        f"# {task.name}: {job}",
-        "",
-        f"Made by decentrl {__version__}, preset `{config.preset}`, seed {config.seed}.",
-        "",
-    ]
-
-
-def _fingerprint(task: AlignmentTask | GraphTask) -> list[str]:
-    return [f"- data (SHA-256): `{task.content_hash()}`", ""]
-
-
-def _card(lines: Sequence[str], name: str, use: str) -> str:
-    code = ["```python", f"from decentrl import {name}", use, "```"]
-    return "\n".join([*lines, *code]) + "\n"
+        lines.append(f"- links: {len(task.train):,} to train, {held_out}")
+        later, arrived = sum(map(len, task.auxiliary or ())), ""
+    if task.open_world:
+        lines.append(f"- open world: {later:,} triples arrived after training{arrived}")
+    return lines

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decentrl.errors import ConfigError, InputError
+from decentrl.storage.files import whole_files
 from decentrl.storage.index.exact import Vectors, rows_of
 
 Matrix = npt.NDArray[np.float32]
@@ -85,31 +85,15 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
         raise InputError(f"vectors of {sorted(dims)} numbers", remedy="give those of one run")
     entities = sum(len(part.vectors) for part in parts)
     written = sum(int(some.any(axis=1).sum()) for part in parts for some in _matrices(part))
-    with _appearing(files) as temporary:
+    with whole_files(*files) as temporary:
         FORMATS[format](parts, (written, dims.pop()), temporary)
     return Exported(files, written, entities - written)
 
 
 def _names(path: Path) -> tuple[Path, Path]:
-    """The labels first: who finds the matrix finds its labels."""
+    """The labels first, so that a matrix that is there has its labels."""
     stem = path.name.removesuffix(".npy")
     return path.with_name(f"{stem}.labels.txt"), path.with_name(f"{stem}.npy")
-
-
-@contextmanager
-def _appearing(files: tuple[Path, ...]) -> Iterator[list[Path]]:
-    """Names to write to, which become the files in the end; the last of them appears last."""
-    temporary = [file.with_name(file.name + ".part") for file in files]
-    try:
-        yield temporary
-        if len(files) > 1:
-            files[-1].unlink(missing_ok=True)  # it would stand beside what is not its own
-        for source, file in zip(temporary, files, strict=True):
-            source.replace(file)
-    except BaseException:
-        for source in temporary:
-            source.unlink(missing_ok=True)
-        raise
 
 
 def _matrices(part: Part) -> Iterator[Matrix]:

@@ -1,11 +1,39 @@
-"""Folders that take each other's place, and stay where they were put."""
+"""Files and folders that appear whole or not at all, also if the process is killed."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def whole_files(*files: Path) -> Iterator[list[Path]]:
+    """Names beside ``files`` to write to; at the end they are renamed, after an error removed.
+
+    The last of several files appears last.
+    """
+    temporary = [file.with_name(file.name + ".part") for file in files]
+    try:
+        yield temporary
+        if len(files) > 1:
+            files[-1].unlink(missing_ok=True)  # an old one would not fit the new others
+        for source, file in zip(temporary, files, strict=True):
+            source.replace(file)
+    except BaseException:
+        for source in temporary:
+            source.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file, whole or not at all."""
+    with whole_files(path) as (part,):
+        part.write_text(text, "utf-8")
 
 
 def replace_folder(source: Path, target: Path) -> None:
@@ -27,17 +55,27 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def _exchange(source: Path, target: Path) -> bool:
-    """Let two folders change places in one step, where the system can."""
+    """Swap two folders in one step; False where the system cannot (only Linux can)."""
+    if not sys.platform.startswith("linux"):
+        return False
     try:
         swap = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):
+    except (AttributeError, OSError):
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(swap(here, os.fsencode(source), here, os.fsencode(target), exchange) == 0)
 
 
+def sync_file(path: Path) -> None:
+    """fsync a file. It is opened for writing, as Windows syncs no other."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
-    """What was named in it stays so, whatever happens to the machine."""
+    """fsync the directory so that renames survive power loss; Windows cannot, and does nothing."""
+    if os.name == "nt":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

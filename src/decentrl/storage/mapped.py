@@ -34,7 +34,7 @@ _DTYPES = {
 def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file; if it is large, the CRC-32 of each block too, in one pass.
 
-    The header of a large file of tensors has a fingerprint of its own: it says where they lie, so
+    The header of a large file of tensors has a fingerprint of its own: it has their places, so
     it is needed, and verified, long before the blocks are.
     """
     whole, blocks = hashlib.sha256(), []
@@ -70,14 +70,14 @@ class CheckedFile:
         try:
             with path.open("rb") as file:
                 self.size = path.stat().st_size
-                # Copy on write: tensors over a read-only buffer would crash who writes to them.
+                # Copy on write: writing to a tensor over a read-only buffer would crash.
                 self.buffer: mmap.mmap | bytearray = (
                     mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_COPY)
                     if self.size
                     else bytearray()
                 )
         except OSError as error:
-            raise BundleError(f"{path}: cannot be read ({error}); check who may read it") from error
+            raise BundleError(f"{path}: cannot be read ({error}); check its permissions") from error
         if self.size != expected["bytes"]:
             raise self._changed()
         self._block = expected.get("block_bytes", max(1, self.size))
@@ -114,7 +114,7 @@ class CheckedFile:
         return memoryview(self.buffer)
 
     def header(self) -> memoryview:
-        """The header of a file of tensors, verified; its first 8 bytes say how long the rest is."""
+        """The header of a file of tensors, verified; the first 8 bytes are its length."""
         if self._verified.all() or "header" not in self._expected:
             return self.content()[: 8 + int.from_bytes(self.content()[:8], "little")]
         expected = self._expected["header"]
@@ -232,7 +232,7 @@ def mapped_rows(tensors: Mapping[str, Tensor]) -> dict[str, MappedRows]:
 def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> tuple[Tensor, int]:
     """A tensor over the bytes of a file, not verified, and where it starts.
 
-    ``entry`` is what the header, of so many bytes, says of it: dtype, shape and place behind it.
+    ``entry`` is what the header, of so many bytes, has on it: dtype, shape and place behind it.
     """
     import torch
 
@@ -240,7 +240,7 @@ def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> tuple[T
     shape, (start, stop) = [int(size) for size in entry["shape"]], entry["data_offsets"]
     size = math.prod(shape)
     if not 0 <= start <= stop <= file.size - header or stop - start != size * dtype.itemsize:
-        raise ValueError("a tensor does not lie where its header says")
+        raise ValueError("a tensor is not where its header places it")
     start += header
     if not size:  # torch makes no tensor of nothing
         return torch.empty(shape, dtype=dtype), start

@@ -161,7 +161,7 @@ class Pass:
         pool = self.unlinked(context.seen)
         vectors = self.vectors("known", marked=False)  # a wrongly matched entity is free again
         seed = _mixed(context.config.seed, self.round + 1)
-        matched = found_links(vectors, pool, settings.mass, context.config.matching)
+        matched = found_links(vectors, pool, settings.mass, context.config.matching, seed)
         self.found = matched.links
         if self.sureness is None:
             self.sureness = self._first_sureness(matched.mass)

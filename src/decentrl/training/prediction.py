@@ -15,46 +15,16 @@ from decentrl.config import PredictionConfig
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Adjacency, Ids
-from decentrl.graph.baselines import BaselineView
 from decentrl.graph.queries import Queries
-from decentrl.graph.relational import RelationalView
-from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.nn.aggregate import gather, take
 from decentrl.nn.all_answers import answer_loss, products
-from decentrl.nn.prediction import PredictionModel, View
+from decentrl.scorers.model import PredictionModel
 
 STEPS = 10
 """An epoch has at least so many steps (if there are so many questions), or smaller batches."""
 
 VALIDATED = 5000
-"""Triples looked at in a validation while training: a sample says enough."""
-
-
-def make_view(
-    triples: Ids,
-    trained_on: Ids,
-    n_entities: int,
-    n_relations: int,
-    config: PredictionConfig,
-    device: torch.device | str,
-) -> View:
-    """What the encoder reads of ``triples`` after it was trained on ``trained_on``."""
-    seen = entities_of(trained_on, n_entities)
-    kinds = relations_of(trained_on, n_relations)
-    if config.model.encoder == "dan":
-        return GraphView.build(
-            [triples],
-            n_entities,
-            n_relations,
-            layers=config.model.layers,
-            seen=seen,
-            seen_relations=kinds,
-        ).to(device)
-    if not config.model.inductive:
-        return BaselineView.of(triples, trained_on, n_entities, n_relations, device)
-    return RelationalView.build(
-        triples, n_entities, n_relations, seen=seen, seen_relations=kinds, device=device
-    )
+"""Triples looked at in a validation while training: a sample is enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +40,7 @@ class _Step:
     used: Tensor  # [k], the entities of the triples
     uses: Tensor  # [k], and how often they occur
     taught: Tensor  # the questions' entities, each once
-    wrong: Tensor  # sampled entities that self-distillation tells them apart from
+    wrong: Tensor  # sampled entities, the negatives of self-distillation
 
 
 class PredictionObjective:
@@ -93,7 +63,7 @@ class PredictionObjective:
         self,
         model: PredictionModel,
         triples: Ids,
-        view: View,
+        view: Any,
         config: PredictionConfig,
         valid: Ids,
         known: Queries,
@@ -112,8 +82,8 @@ class PredictionObjective:
         self._ahead: list[Ids] = []
         self._shared: _Shared | None = None
         self._pairs = None
-        if config.model.hidden and config.model.encoder != "none":
-            self._pairs = _Pairs(self.queries, view, self.n_entities)
+        if config.model.hidden and (graphs := model.encoder.edges(view)):
+            self._pairs = _Pairs(self.queries, graphs, self.n_entities)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Ids]:
         size = self.config.training.batch or len(self.queries)
@@ -150,7 +120,7 @@ class PredictionObjective:
             loss = loss + settings.relations * self._relation_loss(x, step)
         if settings.n3:
             loss = loss + settings.n3 * self._n3(x, step)
-        if model.distillation is not None and g is not None:
+        if model.distillation is not None:
             loss = loss + self.config.distillation.weight * self._distilled(g, step)
         return loss
 
@@ -175,14 +145,13 @@ class PredictionObjective:
         packed = torch.from_numpy(np.concatenate(parts)).to(self.view.seen.device)
         return _Step(*torch.split(packed, [len(part) for part in parts]))
 
-    def _encoded(self, batch: Ids, rng: np.random.Generator) -> Tensor | None:
+    def _encoded(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         """What the encoder makes of the neighbours, for this step or for some steps ahead."""
-        if self.config.model.reuse == 1 or self.config.model.encoder == "none":
+        if self.config.model.reuse == 1:
             return self.model.encode(self.view, self._kept(batch, rng))
         if self._shared is None:
             steps = self._ahead or [batch]
             made = self.model.encode(self.view, self._kept(np.concatenate(steps), rng))
-            assert made is not None
             self._shared, self._ahead = _Shared(made, len(steps)), []
         shared = self._shared
         shared.left -= 1
@@ -190,7 +159,7 @@ class PredictionObjective:
             self._shared = None
         return shared.vectors
 
-    def _kept(self, batch: Ids, rng: np.random.Generator) -> Any:
+    def _kept(self, batch: Ids, rng: np.random.Generator) -> tuple[Tensor, ...] | None:
         """The edges that are not hidden while ``batch`` is learned; None if all are there."""
         if self._pairs is None:
             return None
@@ -198,7 +167,7 @@ class PredictionObjective:
         return self._pairs.kept(index if share == 1 else index[rng.random(len(index)) < share])
 
     def _candidates(self, answers: Ids, rng: np.random.Generator) -> Ids:
-        """The entities that right answers are told apart from: those with a training triple."""
+        """The entities that right answers compete with: those with a training triple."""
         count = self.config.loss.candidates
         if not count or count >= len(self.seen):
             return self.seen
@@ -233,7 +202,7 @@ class PredictionObjective:
         model = self.model
         assert model.distillation is not None
         taught: Tensor = model.distillation(
-            gather(g, step.taught), model.teacher, step.taught, step.wrong
+            gather(g, step.taught), model.encoder.embeddings, step.taught, step.wrong
         )
         return taught / len(step.taught)
 
@@ -246,7 +215,7 @@ class PredictionObjective:
         unseen = ~self.view.seen
 
         def score(entities: Tensor, relations: Tensor) -> Tensor:
-            """Who will arrive later is nobody yet: the last of all."""
+            """Scores in which entities that arrive later rank last."""
             scores = self.model.score_all(x, entities, relations)
             scores[:, unseen] = scores.amin(1, keepdim=True)
             return scores
@@ -286,8 +255,7 @@ class _Shared:
 class _Pairs:
     """Which edges lie between the question and the answer of a batch."""
 
-    def __init__(self, queries: Queries, view: View, n_entities: int) -> None:
-        graphs = [view.first] if isinstance(view, GraphView) else [view.edges.nodes, view.first]
+    def __init__(self, queries: Queries, graphs: list[Adjacency], n_entities: int) -> None:
         device = graphs[0].rows.device
         asked = np.repeat(queries.entities, queries.sizes)
         codes = [_codes(asked, queries.answers, n_entities)]
@@ -298,12 +266,11 @@ class _Pairs:
         self.of_answers = torch.from_numpy(of_answers).to(device)
         self.of_edges = [torch.from_numpy(part).to(device) for part in of_edges]
 
-    def kept(self, index: Ids) -> Any:
-        """bool of every edge, for the answers ``index`` of a batch; as the encoder takes it."""
+    def kept(self, index: Ids) -> tuple[Tensor, ...]:
+        """bool of every edge of each graph, for the answers ``index`` of a batch."""
         hidden = torch.zeros(self.n_pairs, dtype=torch.bool, device=self.of_answers.device)
         hidden[self.of_answers[torch.from_numpy(index).to(hidden.device)]] = True
-        masks = tuple(~hidden[edges] for edges in self.of_edges)
-        return masks if len(masks) > 1 else masks[0]
+        return tuple(~hidden[edges] for edges in self.of_edges)
 
 
 def _edge_codes(graph: Adjacency, n: int) -> Ids:

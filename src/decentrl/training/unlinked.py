@@ -93,22 +93,28 @@ def worth_keeping(now: Ranks, best: Ranks) -> bool:
 
 
 def found_links(
-    vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig
+    vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig, seed: int = 0
 ) -> Matched:
-    """Pairs that are each other's best under Sinkhorn with at least ``mass``."""
-    everybody = vectors.new_zeros(len(vectors))
+    """Pairs that are each other's best under Sinkhorn with at least ``mass``, sorted.
+
+    Of tied pairs the first in an order shuffled by ``seed`` is the best: ids may be in the same
+    order on both sides, and the lowest one would then be right for no reason of the model.
+    """
+    rng = np.random.default_rng(seed)
+    unlinked = Unlinked(rng.permutation(unlinked.left), rng.permutation(unlinked.right))
+    masses = vectors.new_zeros(len(vectors))
     if not len(unlinked.left) or not len(unlinked.right):
-        return Matched(np.empty((0, 2), np.int64), everybody)
+        return Matched(np.empty((0, 2), np.int64), masses)
     scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
     pairs = top_pairs(scores, 1)
     columns = mutual_nearest(pairs)
     for side, seen in ((unlinked.left, pairs), (unlinked.right, pairs.T)):
         best = (seen.best(1)[0][:, 0] / config.temperature).exp()
-        everybody[_on(side, vectors)] = best
-    sure = (columns >= 0) & (everybody[_on(unlinked.left, vectors)] >= mass)
+        masses[_on(side, vectors)] = best
+    sure = (columns >= 0) & (masses[_on(unlinked.left, vectors)] >= mass)
     left = unlinked.left[sure.nonzero()[:, 0].cpu().numpy()]
     links = np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
-    return Matched(links, everybody.clamp(max=1))
+    return Matched(links[links[:, 0].argsort()], masses.clamp(max=1))
 
 
 def learn_confidence(

@@ -75,7 +75,7 @@ def histogram(
 def bar_chart(
     title: str, axis: str, key: str, rows: Sequence[tuple[str, Row]], caption: str
 ) -> str:
-    """A bar for each name and row, as long as the fraction ``key`` says."""
+    """A bar for each name and row, as long as its fraction ``key``."""
     if not rows:
         return ""
     left, right = 12 + 8 * max(len(axis), *(len(name) for name, _ in rows)), 196

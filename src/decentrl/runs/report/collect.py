@@ -24,7 +24,7 @@ def make_report(aligner: Aligner, results: Mapping[str, Any], command: str | Non
     if task.auxiliary is not None:
         later = sum(len(triples) for triples in task.auxiliary)
         facts.append(("open world", f"{later:,} triples arrived after training"))
-    samples = aligner.test_matches() if len(task.test) else []
+    samples = aligner.test_matches().to_pylist() if len(task.test) else []
     return Report(
         title=task.name,
         facts=facts,

@@ -73,7 +73,7 @@ def escaped(value: object) -> str:
 
 
 def label(value: object) -> str:
-    """An entity as people say it: the decoded end of an IRI, with the full label in the title."""
+    """A short name of an entity: the decoded end of an IRI, with the full label in the title."""
     full = "–" if value is None else str(value)
     bare = full.strip("<> \t").rstrip("/#")
     short = full
@@ -105,7 +105,7 @@ def bar_style(row: Row, key: str) -> str:
 
 
 def share(fraction: float) -> str:
-    """A percentage for a sentence; it says 0 or 100 only when it is."""
+    """A percentage for a sentence; 0 and 100 only if they are exact."""
     if 0 < fraction < 0.01 or 0.99 < fraction < 1:
         return f"<b>{'less than 1' if fraction < 0.01 else 'more than 99'} %</b>"
     return f"<b>{100 * fraction:.0f} %</b>"
@@ -117,6 +117,23 @@ def card(title: str, body: str, kind: str = "") -> str:
 
 def row_of(cards: str) -> str:
     return f'<div class="row">{cards}</div>\n' if cards else ""
+
+
+def header(job: str, title: str, summary: str) -> str:
+    lead = f'<p class="lead">{summary}</p>' if summary else ""
+    name = f'<div class="soft">{job} report</div><h1 dir="auto">{escaped(title)}</h1>'
+    return f"<header>{name}{lead}</header>\n"
+
+
+def metric_table(kind: str, about: str, names: Sequence[str], body: str) -> str:
+    """A table of metrics; the first column is the name of a row."""
+    first, *rest = names
+    heads = "".join(f'<th scope="col" class="num">{name}</th>' for name in rest)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{about}">'
+        f'<table class="{kind}"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>\n'
+        f"{body}</table></div>"
+    )
 
 
 def tiles_of(tiles: Sequence[tuple[str, Row, str, str]]) -> str:

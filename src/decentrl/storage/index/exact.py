@@ -142,7 +142,7 @@ def _candidates(rough: Tensor, top: int, known: Tensor, slack: Tensor) -> tuple[
     best = grouped.amax(1)
     if groups >= top:  # so many at least reach the last of these
         known = torch.maximum(known, best.topk(top, dim=1).values[:, -1:])
-    # Never -inf, which nobody may find.
+    # Never -inf: such candidates are not allowed.
     least = (known - slack).clamp(min=torch.finfo(rough.dtype).min)
     rows, group = (best >= least).nonzero().T
     which, step = (grouped[rows, :, group] >= least[rows]).nonzero().T

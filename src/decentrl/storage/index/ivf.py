@@ -110,7 +110,7 @@ class FaissIndex:
         return int(self._index.nlist)
 
     def add(self, ids: Tensor, vectors: Tensor) -> None:
-        """Add the vectors float32[k, d] of ids int64[k]; who is there already is replaced."""
+        """Add the vectors float32[k, d] of ids int64[k]; those already there are replaced."""
         different = len(set(ids.tolist()))
         if not different == len(ids) == len(vectors):
             raise InputError(
@@ -189,7 +189,7 @@ class FaissIndex:
         about = {"format": FORMAT, "version": VERSION, "stamp": self.stamp}
         about |= {"probes": self.probes, "recall": self.recall}
         tail = json.dumps(about).encode()
-        # Two who build it at once must not write into one file.
+        # Two processes that build it at once must not write into one file.
         temporary = path.with_name(f"{path.name}.part-{os.getpid()}")
         try:
             _faiss().write_index(self._index, str(temporary))

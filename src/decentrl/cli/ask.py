@@ -1,0 +1,372 @@
+"""``decentrl evaluate | match | predict | info | explain | neighbours | export``: asking a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from decentrl.cli.console import (
+    Results,
+    escape,
+    number_columns,
+    plain_console,
+    plain_table,
+    print_answers,
+    print_json,
+    print_lines,
+    wide_console,
+)
+from decentrl.cli.options import (
+    Ann,
+    Device,
+    Entity,
+    Json,
+    Run,
+    Side,
+    Top,
+    check_choice,
+    check_sides,
+    check_test_files,
+)
+from decentrl.cli.output import TABLES, check_output
+from decentrl.cli.printers import PRINTERS, relation_table
+from decentrl.errors import BundleError, ConfigError, InputError
+
+FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
+"""What the extension of an exported file means."""
+Matcher = Annotated[
+    str | None, typer.Option(help="cosine, csls or sinkhorn; default: the run's own.")
+]
+
+
+def evaluate(
+    run: Run,
+    links: Annotated[
+        str, typer.Option(help="Alignment: other links than the run's test links.")
+    ] = "",
+    triples: Annotated[
+        str, typer.Option(help="Prediction: other triples than the run's test triples.")
+    ] = "",
+    relations: Annotated[
+        bool, typer.Option("--relations", help="Prediction: each relation on its own, too.")
+    ] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Rank the test links or triples of a finished run again, from its bundle alone."""
+    from decentrl.runs.run import JOBS
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run)
+    kind = opened.kind
+    if kind.two_graphs and (triples or relations):
+        raise ConfigError("this run is about alignment; it has --links, no triples or --relations")
+    others = check_test_files(kind.two_graphs, links, triples)
+    model = load_model(opened, device)
+    rows = model.evaluate(**{"links" if kind.two_graphs else "triples": others}).rows
+    results: dict[str, Any] = {
+        "dataset": model.task.name,
+        "open_world": model.task.open_world,
+        **JOBS[kind.name].about,
+        "preset": model.config.preset,
+        "seed": model.config.seed,
+        "results": rows,
+    }
+    if not kind.two_graphs:
+        results["frequency"] = model.frequency(others)
+    if as_json:
+        print_json(results)
+        return
+    console = wide_console()
+    PRINTERS[kind.name].results(console, results)
+    if relations:
+        console.print(relation_table(rows))
+
+
+def match(
+    run: Run,
+    entities: Annotated[
+        list[str] | None, typer.Argument(metavar="[ENTITY]...", help="Entities to match.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many matches for each.", min=1)] = 1,
+    side: Annotated[str, typer.Option(help="The side of the entities: left or right.")] = "left",
+    matcher: Matcher = None,
+    assign: Annotated[
+        str,
+        typer.Option(
+            help="nearest: each entity's best; mutual: only pairs that are each other's best; "
+            "one-to-one: every entity at most once."
+        ),
+    ] = "nearest",
+    abstain: Annotated[
+        bool,
+        typer.Option(
+            "--abstain", help="No match below the confidence that was chosen on validation links."
+        ),
+    ] = False,
+    min_confidence: Annotated[
+        float | None, typer.Option(help="No match below this confidence, 0 to 1.")
+    ] = None,
+    ann: Ann = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """The counterparts of some entities, or of all that have no known link.
+
+    The confidence is how likely the best match is right. In an .nt file matches are owl:sameAs
+    statements; entities without a match are left out there and have an empty counterpart elsewhere.
+    """
+    check_choice("side", side, ("left", "right"))
+    if matcher is not None:
+        check_choice("matcher", matcher, ("cosine", "csls", "sinkhorn"))
+    check_choice("assignment", assign, ("nearest", "mutual", "one-to-one"))
+    if abstain and min_confidence is not None:
+        raise ConfigError("give either --abstain or --min-confidence, not both")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise ConfigError(f"--min-confidence is {min_confidence}; it must be between 0 and 1")
+    if output is not None:
+        check_output(output, top)
+    from decentrl.aligner import Aligner
+
+    asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
+    asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
+    table = Aligner.load(run, device).match(entities or None, **asked)
+    none = table["right" if side == "left" else "left"].null_count
+    written = f"{table.num_rows - none:,} matches"
+    written += f", {none:,} entities without one" if none else ""
+    print_answers(
+        table, PRINTERS["aligner"].answers,
+        output=output, written=written, as_json=as_json, file="matches.tsv",
+    )  # fmt: skip
+
+
+def predict(
+    run: Run,
+    head: Annotated[str | None, typer.Option(help="The head of the triple.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Its relation.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Its tail.")] = None,
+    batch: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Many questions: a .tsv file of head, relation, tail, one of them empty or ?.",
+        ),
+    ] = "",
+    top: Annotated[int, typer.Option(help="How many answers for each question.", min=1)] = 10,
+    known: Annotated[
+        bool, typer.Option("--known", help="Also answers that the graph already holds.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to a .tsv or .parquet file.")
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """What completes a triple: give two of its parts, the third is asked for.
+
+    decentrl predict run --head Germany --relation borders --top 5
+
+    decentrl predict run --batch questions.tsv -o answers.parquet
+    """
+    parts = (head, relation, tail)
+    given = sum(part is not None for part in parts)
+    if batch and given:
+        raise ConfigError("give either --batch or parts of one triple, not both")
+    if not batch and given != 2:
+        raise ConfigError("give two of --head, --relation and --tail; the third is asked for")
+    if output is not None:
+        check_output(output, suffixes=TABLES)
+    from decentrl.data.questions import read_questions
+    from decentrl.predictor import Predictor
+
+    predictor = Predictor.load(run, device)
+    graph = predictor.task.graph
+    questions = read_questions(batch, graph.entities, graph.relations) if batch else [parts]
+    table = predictor.predict_all(questions, top=top, known=known)
+    print_answers(
+        table, PRINTERS["predictor"].answers,
+        output=output, written=f"{table.num_rows:,} answers to {len(questions):,} questions",
+        as_json=as_json, file="answers.tsv",
+    )  # fmt: skip
+
+
+def info(run: Run, as_json: Json = False) -> None:
+    """What a run is made of, how good it was when trained, and how much was added since."""
+    from decentrl.cli.grow import count_added
+    from decentrl.storage.card import QUALITY
+    from decentrl.storage.kinds import kind_about
+
+    results = read_results(run)
+    if since := count_added(run):
+        results["added"] = since
+    if as_json:
+        print_json(results)
+        return
+    console = wide_console()
+    card = run / "bundle" / "README.md"
+    if card.is_file():
+        text = card.read_text("utf-8").split(QUALITY)[0].split("```")[0].rstrip()
+        console.print(text, markup=False)
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
+    memory = results["peak_memory_bytes"] / 2**20
+    console.print(f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB")
+    if since:
+        console.print(
+            f"- added since: {since['triples']:,} triples and {since['entities']:,} entities; "
+            f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
+        )
+    console.print()
+    PRINTERS[kind_about(results.get("task")).name].results(console, results)
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """``results.json`` of a finished run."""
+    path = folder / "results.json"
+    if not path.is_file():
+        raise InputError(
+            "no finished run here", file=folder, remedy="give one made by `align` or `complete`"
+        )
+    try:
+        results = dict(json.loads(path.read_bytes()))
+        _ = results["seconds"].items(), results["results"][:], results["peak_memory_bytes"] + 0
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BundleError(f"{path}: damaged, it is not the JSON that a run writes") from error
+    return results
+
+
+def explain(
+    run: Run,
+    entity: Entity,
+    side: Side = "",
+    top: Top = 10,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Which neighbours and relations an entity's vector is made of, the weightiest neighbour first.
+
+    "weight" is the share of the encoder's attention, "moves" how far the vector would move without
+    the neighbour (1 - cosine), "role" what the entity is in the triple.
+    """
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run)
+    where = check_sides(opened.kind.two_graphs, side=side)
+    with load_model(opened, device) as model:
+        reasons = model.explain(entity, **where, moved=min(top, 10))
+    if as_json:
+        print_json([asdict(reason) for reason in reasons[:top]])
+        return
+    console = wide_console()
+    if not reasons:
+        print_lines(console, f"no triple is about {entity!r}, so its vector is made of nothing")
+        return
+    labels = ("neighbour", "relation")
+    table = plain_table(escape(entity), *labels, "role", wrap=labels)
+    number_columns(table, "weight", "moves")
+    table.add_column("arrived", no_wrap=True)
+    for reason in reasons[:top]:
+        table.add_row(
+            escape(reason.neighbour),
+            escape(reason.relation) or "[dim]two steps away",
+            reason.role,
+            f"{reason.weight:.1%}",
+            "" if reason.moves is None else f"{reason.moves:.4f}",
+            "after training" if reason.arrived else "",
+        )
+    console.print(table)
+    if len(reasons) > top:
+        rest = sum(reason.weight for reason in reasons[top:])
+        print_lines(console, f"… and {len(reasons) - top:,} more, {rest:.1%} together")
+
+
+def neighbours(
+    run: Run,
+    entity: Entity,
+    side: Side = "",
+    among: Annotated[
+        str, typer.Option(help="An aligner's run: search left or right; default: the entity's.")
+    ] = "",
+    top: Top = 10,
+    ann: Ann = False,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """The entities whose vectors are nearest to an entity's, by cosine."""
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run)
+    where = check_sides(opened.kind.two_graphs, side=side, among=among)
+    with load_model(opened, device) as model:
+        table = model.neighbours(entity, **where, top=top, ann=ann)
+    print_answers(table, _neighbour_table, as_json=as_json)
+
+
+def _neighbour_table(rows: Sequence[Results]) -> Table:
+    table = plain_table("", "entity", wrap=("entity",))
+    number_columns(table, "rank", "cosine")
+    for row in rows:
+        table.add_row(escape(row["entity"]), str(row["rank"]), f"{row['cosine']:.4f}")
+    return table
+
+
+def export(
+    run: Run,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .parquet, .npy, .txt or .vec file.")
+    ],
+    format: Annotated[
+        str, typer.Option(help="parquet, npy or word2vec, in place of what the extension means.")
+    ] = "",
+    side: Annotated[
+        str,
+        typer.Option(help="An aligner's run: left or right; only parquet can hold both."),
+    ] = "",
+) -> None:
+    """Write the vectors of all entities to a file for other tools.
+
+    .parquet has the columns entity, vector (and side); .npy is a matrix for NumPy, with the labels
+    line by line in a .labels.txt beside it; .txt and .vec are word2vec's text, as Gensim reads it.
+    """
+    if side:
+        check_choice("side", side, ("left", "right"))
+    from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
+    from decentrl.storage.export import Part, export_vectors
+
+    opened = open_bundle(run)
+    where = check_sides(opened.kind.two_graphs, side=side)
+    known = sorted(set(FORMATS.values()))
+    if not format and output.suffix not in FORMATS:
+        raise InputError(
+            f"no format is known for {output.suffix or 'a name without an extension'}",
+            file=output,
+            remedy=f"use {', '.join(FORMATS)}, or --format {' | '.join(known)}",
+        )
+    format = format or FORMATS[output.suffix]
+    check_choice("format", format, tuple(known))
+    if not where and format != "parquet" and opened.kind.two_graphs:
+        raise ConfigError(
+            f"{format} holds one graph; add --side left or --side right, or write parquet"
+        )
+    with load_model(opened, "cpu") as model:
+        parts = [
+            Part(graph.entities, graph.vectors, name or None)
+            for name, graph in model.growing.sides.items()
+            if not where or name == side
+        ]
+        done = export_vectors(parts, output, format)
+    text = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
+    text += f", {done.without:,} entities without one left out" if done.without else ""
+    print_lines(plain_console(stderr=True), text)

@@ -1,0 +1,114 @@
+"""Printing for the commands: consoles, tables, JSON and tables of answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from decentrl.cli.output import tsv_row, write_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Results", "escape", "mark", "metric_cells", "number_columns", "plain_console", "plain_table",
+    "print_answers", "print_json", "print_lines", "wide_console",
+]  # fmt: skip
+
+Results = Mapping[str, Any]
+SHOWN = 50
+"""Rows of answers that a terminal shows."""
+
+
+def plain_console(stderr: bool = False, markup: bool = True) -> Console:
+    """A console that prints labels and paths as they are: no colours of its own, no emoji."""
+    return Console(stderr=stderr, markup=markup, emoji=False, highlight=False)
+
+
+def wide_console(stderr: bool = False) -> Console:
+    """A console of at least 120 columns where no terminal sets a width, for wide tables."""
+    console = plain_console(stderr)
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    return console
+
+
+def print_lines(console: Console, *lines: str) -> None:
+    """Print lines as they are: labels and paths may contain brackets, and get copied."""
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def plain_table(title: str, *names: str, wrap: Sequence[str] = ()) -> Table:
+    """A table with few lines and little space: nine columns fit into eighty characters."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    for name in names:
+        table.add_column(name, no_wrap=name not in wrap)
+    return table
+
+
+def number_columns(table: Table, *names: str) -> None:
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+
+
+def mark(right: bool) -> str:
+    return "[green]✓" if right else "[red]✗"
+
+
+def metric_cells(row: Results, columns: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Metrics as text, with the spread where there are several seeds.
+
+    Args:
+        columns: the digits and the scale (100 for per cent) of each metric.
+    """
+    cells = []
+    for name, (digits, scale) in columns.items():
+        spread = row.get(f"{name}_std")
+        text = f"{scale * row[name]:.{digits}f}"
+        cells.append(text if spread is None else f"{text} ± {scale * spread:.{digits}f}")
+    return cells
+
+
+def print_answers(
+    table: pa.Table,
+    show: Callable[[Sequence[Results]], Table | str],
+    *,
+    output: Path | None = None,
+    written: str = "",
+    as_json: bool = False,
+    file: str = "",
+) -> None:
+    """Answers as a file, as JSON, as a table in a terminal, or else as tab-separated lines.
+
+    Args:
+        show: makes the table for a terminal of the first rows.
+        written: what to report once ``output`` is there.
+        file: suggested as a name where a terminal does not show all rows.
+    """
+    if output is not None:
+        write_table(table, output)
+        print_lines(plain_console(stderr=True), f"{output}: {written}")
+    elif as_json:
+        print_json(table.to_pylist())
+    elif sys.stdout.isatty():
+        console = plain_console()
+        console.print(show(table.slice(0, SHOWN).to_pylist()))
+        if table.num_rows > SHOWN:
+            console.print(f"… and {table.num_rows - SHOWN:,} more: write them with -o {file}")
+    else:
+        for row in table.to_pylist():
+            print(tsv_row(row), end="")

@@ -1,0 +1,88 @@
+"""The interface of a prediction encoder: what it reads of a graph, and the vectors it makes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.nn.decoders import Decoder
+from decentrl.views.base import Attention
+from decentrl.views.part import Part
+
+Encoded = tuple[Tensor, list[Tensor]]
+"""g of every entity, [n, width], and the states of the encoder's stages, [n, …] each."""
+
+
+class PredictionEncoder(nn.Module, ABC):
+    """Makes a vector g of every entity from the graph; a decoder scores triples of them.
+
+    A subclass has the constructor arguments ``(config, n_entities, n_relations)``; its parameters
+    are what training learns and what a bundle keeps. The width of g is ``config.model.made()``.
+    The model, its training, growth and explanation know an encoder by these methods alone.
+
+    Attributes:
+        input_dropout: share of the entities whose input embedding is left out in a step, as if
+            they were new.
+        stored_as: what the names of its weights begin with in a bundle.
+        entity_tables: names of its parameters with a row for each entity.
+        memories: what newcomers read of other entities, the width of each by its name:
+            ``STATES`` and ``INPUTS``, or nothing.
+        reach: how many steps through new entities the effect of a new triple goes.
+    """
+
+    input_dropout: ClassVar[float] = 0.0
+    stored_as: ClassVar[str] = "encoder."
+    entity_tables: ClassVar[tuple[str, ...]] = ()
+    memories: dict[str, int]
+    reach: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memories, self.reach = {}, 0
+
+    @property
+    @abstractmethod
+    def embeddings(self) -> Tensor:
+        """Input embeddings [n_entities, dim], which self-distillation learns from."""
+
+    @abstractmethod
+    def read(
+        self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
+    ) -> Any:
+        """What it reads of ``triples`` after training on ``trained_on``, int64[n, 3] each.
+
+        The result has ``seen``, bool[n_entities]: the entities of ``trained_on``.
+        """
+
+    def edges(self, view: Any) -> list[Adjacency]:
+        """Adjacencies of a view in which edges between questions and answers can be hidden."""
+        return []
+
+    @abstractmethod
+    def forward(self, view: Any, inputs: Tensor, kept: tuple[Tensor, ...] | None = None) -> Encoded:
+        """Encode all entities.
+
+        Args:
+            view: what :meth:`read` returned.
+            inputs: input embeddings [n_entities, dim], in place of :attr:`embeddings`.
+            kept: of each adjacency of :meth:`edges` the edges that count, bool[n_edges].
+        """
+
+    def attach(self, decoder: Decoder) -> None:
+        """Join the decoder, once it is made; for encoders that share its relations."""
+
+    def newcomers(self, part: Part) -> Encoded:
+        """:meth:`forward` of a part, in which entities that are not new stay as they are."""
+        raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
+
+    def attentions(self, part: Part) -> list[Attention]:
+        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1."""
+        return []
+
+    def students(self, states: Tensor) -> Tensor:
+        """What the self-distillation head reads, g, from an entity's states, [k, …]."""
+        return states

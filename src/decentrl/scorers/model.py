@@ -1,0 +1,191 @@
+"""The prediction model: an encoder makes entity vectors, a decoder scores triples of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decentrl.config import PredictionConfig
+from decentrl.nn.aggregate import gather
+from decentrl.nn.all_answers import take_root
+from decentrl.nn.decoders import make_decoder
+from decentrl.nn.distillation import SelfDistillation
+from decentrl.nn.dropout import ByteDropout, eval_mode
+from decentrl.scorers.registry import make_encoder
+from decentrl.views.base import INPUTS, STATES, Attention, Rows
+from decentrl.views.part import Part
+
+SCALE = 20.0
+"""Of the scores of vectors of length 1, before training."""
+
+
+class PredictionModel(nn.Module):
+    """Entity vectors x from their neighbours, and a decoder over them.
+
+    x = W g, where g is what the encoder makes of the neighbours. With ``model.own`` the entity's
+    own embedding takes part where it was trained: x = W g + e (``add``) or [g ‖ e]
+    (``concatenate``); for an entity that arrived later e is 0. Answers are compared by the same x,
+    so that a new entity can be one, or by a table of their own (``model.output="table"``).
+    """
+
+    def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
+        super().__init__()
+        model, distillation = config.model, config.distillation
+        self.config = config
+        self.distillation = self.project = self.own = self.table = None
+        self.made, width = config.made, config.width
+        self.encoder = make_encoder(config, n_entities, n_relations)
+        if self.made and distillation.variant != "none" and distillation.weight:
+            self.distillation = SelfDistillation(
+                self.made, model.dim, distillation.variant, distillation.head, distillation.dropout
+            )
+        self.beside = bool(self.made) and model.own == "concatenate"
+        joined = self.made + model.dim if self.beside else self.made
+        if self.made and joined != width:
+            self.project = nn.Linear(joined, width, bias=False)
+            if model.own == "add":  # embeddings are small at first and must not be drowned
+                nn.init.zeros_(self.project.weight)
+        if model.own != "off" or not self.made:
+            self.own = nn.Parameter(torch.empty(n_entities, model.dim if self.beside else width))
+            nn.init.normal_(self.own, std=width**-0.5)
+        if model.output == "table":
+            self.table = nn.Parameter(torch.empty(n_entities, width))
+            nn.init.normal_(self.table, std=width**-0.5)
+        self.dropout = ByteDropout(model.dropout)
+        self.question_dropout = ByteDropout(config.decoder.dropout)
+        self.decoder = make_decoder(config.decoder, n_relations, width)
+        self.encoder.attach(self.decoder)
+        # Lengths are 1, so scores need a scale: the scale of questions, learned as a logarithm.
+        start = SCALE if config.decoder.normalise else 1.0
+        self.log_scale = nn.Parameter(torch.tensor(start).log())
+        self.log_scale.requires_grad_(config.decoder.normalise)
+        self.register_state_dict_post_hook(_store_encoder)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_find_encoder)  # type: ignore[no-untyped-call]
+
+    @property
+    def encoder_parts(self) -> list[nn.Module | None]:
+        """The parts that learn at ``training.encoder_rate``."""
+        return [self.encoder, self.project]
+
+    def load_frozen(self, weights: Mapping[str, Tensor]) -> None:
+        """Load all weights but the tables with a row for each entity, which newcomers lack."""
+        own, stored_as = self.state_dict(), self.encoder.stored_as
+        tables = {"own", "table", *(stored_as + name for name in self.encoder.entity_tables)}
+        self.load_state_dict({k: own[k] if k in tables else weights[k] for k in own})
+
+    def encode(self, view: Any, kept: tuple[Tensor, ...] | None = None) -> Tensor:
+        """g of every entity: [n_entities, made]."""
+        inputs, share = self.encoder.embeddings, self.encoder.input_dropout
+        if self.training and share:  # as if some entities had come after training
+            inputs = inputs * (torch.rand(len(inputs), 1, device=inputs.device) >= share)
+        g: Tensor = self.encoder(view, inputs, kept)[0]
+        return g
+
+    def vectors(self, view: Any, g: Tensor) -> Tensor:
+        """x of every entity, from what the encoder made: [n_entities, width]."""
+        own = None
+        if self.own is not None:
+            own = self.own * view.seen.to(torch.float32)[:, None]
+        return self._join(g, own)
+
+    def _join(self, x: Tensor, own: Tensor | None) -> Tensor:
+        if self.beside and own is not None:
+            x, own = torch.cat((x, own), 1), None
+        if self.project is not None:
+            x = self.project(x)
+        if own is not None:
+            x = x + own if self.made else own
+        x = self.dropout(x)
+        # An entity that nothing is known of is 0; its slope must stay within bounds.
+        return F.normalize(x, dim=-1, eps=1e-6) if self.config.decoder.normalise else x
+
+    def answers(self, x: Tensor) -> Tensor:
+        """What answers are compared by."""
+        return x if self.table is None else self.table
+
+    def questions(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
+        """Vectors of questions (entity, relation, ?), int64[b] each → [b, width], scaled."""
+        queries: Tensor = self.question_dropout(self.decoder.query(gather(x, entities), relations))
+        return queries * self.log_scale.exp()
+
+    def bias(self, answers: Tensor) -> Tensor | None:
+        """Of every answer, scaled like the questions: [n]."""
+        bias = self.decoder.bias(answers)
+        return None if bias is None else bias * self.log_scale.exp()
+
+    def offset(self, questions: Tensor) -> Tensor | None:
+        """Of every question, scaled like it: [b]; it changes no order, but every single score."""
+        scale = self.log_scale.exp()
+        offset = self.decoder.constant(questions / scale)
+        return None if offset is None else offset * scale
+
+    def embed(self, view: Any) -> Tensor:
+        """x of every entity with dropout off."""
+        return self.rows(view).vectors
+
+    @torch.no_grad()
+    def rows(self, view: Any) -> Rows:
+        """:meth:`embed`, and what newcomers will read of every entity."""
+        with eval_mode(self):
+            inputs = self.encoder.embeddings.detach()
+            g, states = self.encoder(view, inputs)
+            vectors = self.vectors(view, g)
+        if not self.encoder.memories:
+            return Rows(vectors)
+        inputs = torch.where(view.seen[:, None], inputs, 0)
+        return Rows(vectors, {STATES: torch.cat(states, 1), INPUTS: inputs})
+
+    @torch.no_grad()
+    def newcomers(self, part: Part) -> Rows:
+        """:meth:`rows` of a part, in which entities that are not new stay as they are."""
+        with eval_mode(self):
+            g, states = self.encoder.newcomers(part)
+            # What came later has no embedding of its own.
+            own = None if self.own is None else g.new_zeros(len(g), self.own.shape[1])
+            vectors = self._join(g, own)
+        if not self.encoder.memories:
+            return Rows(vectors)
+        return Rows(vectors, {STATES: torch.cat(states, 1), INPUTS: part.memory(INPUTS)})
+
+    @torch.no_grad()
+    def attentions(self, part: Part) -> list[Attention]:
+        """Which neighbours the new vectors of a part are made of."""
+        with eval_mode(self):
+            return self.encoder.attentions(part)
+
+    @torch.no_grad()
+    def score_all(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
+        """Scores of all answers up to a constant of the question, with dropout off: [b, n].
+
+        With ``loss.root`` distances, as in training: confidences are fitted to these.
+        """
+        with eval_mode(self):
+            answers = self.answers(x)
+            bias, asked = self.bias(answers), self.questions(x, entities, relations)
+            scores = asked @ answers.t()
+            if bias is not None:
+                scores += bias
+            if self.config.loss.root:
+                offset = self.offset(asked)
+                assert offset is not None  # these decoders measure distances
+                take_root(scores.add_(offset[:, None]))
+            return scores
+
+
+def _store_encoder(model: PredictionModel, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Give the encoder's weights the names that they have in a bundle."""
+    own = prefix + "encoder."
+    for name in [name for name in state if name.startswith(own)]:
+        state[prefix + model.encoder.stored_as + name.removeprefix(own)] = state.pop(name)
+
+
+def _find_encoder(model: PredictionModel, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """The inverse of :func:`_store_encoder`."""
+    for name in model.encoder.state_dict():
+        stored = prefix + model.encoder.stored_as + name
+        if stored in state:
+            state[f"{prefix}encoder.{name}"] = state.pop(stored)

@@ -1,0 +1,80 @@
+"""The relational encoder of prediction: neighbours reflected along their relations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import PredictionReflectionSettings
+from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.graph.relational import RelationalView
+from decentrl.graph.view import entities_of, relations_of
+from decentrl.nn.attention_log import attention_log
+from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
+from decentrl.scorers.encoder import Encoded, PredictionEncoder
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.views.base import INPUTS, STATES, Attention
+from decentrl.views.part import Part
+from decentrl.views.reflection import reflection_attentions
+
+
+@register_prediction_encoder(PredictionReflectionSettings)
+class ReflectionEncoder(PredictionEncoder):
+    """A relational encoder whose attention reads contexts too; g is all its layers."""
+
+    stored_as = ""
+    entity_tables = ("reflection.entities",)
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        model = config.model
+        self.reflection = RelationalEncoder(
+            n_entities, n_relations, model.dim, model.layers, context=True, dropout=0.0
+        )
+        self.stages = 2 * (model.layers + 1)
+        self.memories = {STATES: self.reflection.dim, INPUTS: model.dim}
+        self.reach = model.layers + 1
+
+    @property
+    def embeddings(self) -> Tensor:
+        return self.reflection.entities
+
+    def read(
+        self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
+    ) -> RelationalView:
+        return RelationalView.build(
+            triples,
+            n_entities,
+            n_relations,
+            seen=entities_of(trained_on, n_entities),
+            seen_relations=relations_of(trained_on, n_relations),
+            device=device,
+        )
+
+    def edges(self, view: RelationalView) -> list[Adjacency]:
+        return [view.edges.nodes, view.first]
+
+    def forward(
+        self,
+        view: RelationalView,
+        inputs: Tensor,
+        kept: tuple[Tensor, ...] | None = None,
+        frozen: FrozenStates | None = None,
+        relations: Tensor | None = None,
+    ) -> Encoded:
+        g: Tensor = self.reflection(
+            view, inputs=inputs, kept=kept, frozen=frozen, relations=relations
+        )
+        return g, [g]
+
+    def newcomers(self, part: Part) -> Encoded:
+        frozen = part.frozen(part.memory(STATES), self.stages)
+        relations = self.reflection.relation_table()[part.few_relations[1]]
+        return self.forward(part.relational_view(), part.memory(INPUTS), None, frozen, relations)
+
+    def attentions(self, part: Part) -> list[Attention]:
+        with attention_log(self, ReflectionLayer) as calls:
+            self.newcomers(part)
+        return reflection_attentions(self, calls, part)

@@ -1,0 +1,49 @@
+"""W-GCN: a graph convolution with a learned weight for each relation (SACN; Shang et al., 2019)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import WGCNSettings
+from decentrl.graph.baselines import BaselineView
+from decentrl.nn.aggregate import weighted_sum
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
+from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
+
+
+class WGCNLayer(nn.Module):
+    r"""Neighbours weighed by their relation, whichever its direction, and the entity itself.
+
+    .. math::
+        h'_i = \tanh \mathrm{norm} \Bigl( \sum_{(r, j) \in N(i)} \alpha_r W h_j + W h_i \Bigr)
+
+    The normalisation is over the entities that training sees.
+    """
+
+    def __init__(self, n_relations: int, dim: int) -> None:
+        super().__init__()
+        self.value = nn.Linear(dim, dim, bias=False)
+        self.alpha = nn.Parameter(torch.ones(n_relations))
+        self.norm = SeenBatchNorm(dim)
+        nn.init.xavier_uniform_(self.value.weight)
+
+    def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredNetwork`."""
+        weights = self.alpha.repeat(2).index_select(0, view.edges.relations.columns)
+        weights = weights if kept is None else weights * kept
+        values = self.value(h)
+        total = values + weighted_sum(weights, values, view.edges.nodes)
+        return torch.tanh(self.norm(total, view.seen))
+
+
+@register_prediction_encoder(WGCNSettings)
+class WGCNEncoder(RivalEncoder):
+    """W-GCN as an encoder of prediction."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        dim, depth = config.model.dim, config.model.layers
+        layers = (WGCNLayer(n_relations, dim) for _ in range(depth))
+        super().__init__(LayeredNetwork(n_entities, dim, layers))

@@ -1,0 +1,49 @@
+"""No encoder: an entity's vector is its row in a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from decentrl.config import PredictionConfig
+from decentrl.config.prediction import TableSettings
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.view import entities_of
+from decentrl.scorers.encoder import Encoded, PredictionEncoder
+from decentrl.scorers.registry import register_prediction_encoder
+from decentrl.views.part import Part
+
+
+@dataclass(frozen=True, eq=False)
+class SeenEntities:
+    """All that a table reads of a graph."""
+
+    seen: Tensor  # bool[n_entities]: has a triple in the training graph
+
+
+@register_prediction_encoder(TableSettings)
+class Table(PredictionEncoder):
+    """Vectors of width 0: what the model adds to them, the entity's own embedding, is all."""
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__()
+        self.register_buffer("_embeddings", torch.empty(n_entities, 0), persistent=False)
+
+    @property
+    def embeddings(self) -> Tensor:
+        return self.get_buffer("_embeddings")
+
+    def read(
+        self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
+    ) -> SeenEntities:
+        return SeenEntities(torch.from_numpy(entities_of(trained_on, n_entities)).to(device))
+
+    def forward(
+        self, view: SeenEntities, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
+    ) -> Encoded:
+        return inputs, []
+
+    def newcomers(self, part: Part) -> Encoded:
+        return torch.zeros(len(part.new), 0, device=part.device), []
