@@ -23,12 +23,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": set(),
     "nn": {"graph"},
     "matching": {"graph", "nn"},
-    "scorers": {"graph", "nn", "matching"},
+    "views": {"graph", "nn"},
+    "scorers": {"graph", "nn", "views", "matching"},
     "evaluation": {"graph", "nn", "matching", "scorers"},
-    "training": {"graph", "nn", "matching", "scorers", "evaluation"},
+    "training": {"graph", "nn", "views", "matching", "scorers", "evaluation"},
     "storage": {"data"},
-    "growth": {"data", "graph", "nn", "matching", "scorers", "evaluation", "training", "storage"},
 }
+MAY_IMPORT["growth"] = set(MAY_IMPORT)
 BELOW = set(MAY_IMPORT)
 MAY_IMPORT["aligner"] = MAY_IMPORT["predictor"] = BELOW
 MAY_IMPORT["runs"] = BELOW | {"aligner", "predictor"}

@@ -153,7 +153,7 @@ def test_literals_are_set_aside(decentrl: Command, aligned: Case) -> None:
 def test_who_has_no_vector_is_named(decentrl: Command, people_file: Path, tmp_path: Path) -> None:
     """A table of embeddings knows nothing of an entity that it has no row for."""
     run = tmp_path / "run"
-    settings = ("model.encoder=none", "model.own=add", "model.dim=8", "decoder.dim=8")
+    settings = ("model.encoder=none", "model.dim=8", "decoder.dim=8")
     chosen = [x for one in (*settings, "training.epochs=1") for x in ("--set", one)]
     made = decentrl("complete", people_file, "--preset", "quick", *chosen, "-o", run)
     assert made.code == 0, made.err

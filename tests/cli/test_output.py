@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decentrl.cli.output import _iri, check_output, write_table
+from decentrl.data.results import ResultTable
 from decentrl.errors import ConfigError, InputError
 
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
@@ -44,7 +45,7 @@ def test_same_as_statements_are_read_by_others(tmp_path: Path) -> None:
         ("Nice Place", "_:graph.0"),
         ('say "x" <y>\\', "a\nb"),
     ]
-    write_table(table(*pairs), tmp_path / "m.nt")
+    write_table(ResultTable(table(*pairs)), tmp_path / "m.nt")
     assert statements(tmp_path / "m.nt") == [
         ("http://zh.dbpedia.org/resource/北京", SAME_AS, "http://dbpedia.org/resource/Beijing"),
         ("urn:isbn:0-486-27557-4", SAME_AS, "urn:decentrl:right:Q42"),
@@ -76,7 +77,7 @@ def test_whatever_a_label_is_the_statement_can_be_read(label: str) -> None:
 
 
 def test_tsv_has_a_header_and_six_digits(tmp_path: Path) -> None:
-    write_table(table(("a", "é"), ("b c", '"')), tmp_path / "m.tsv")
+    write_table(ResultTable(table(("a", "é"), ("b c", '"'))), tmp_path / "m.tsv")
     assert (tmp_path / "m.tsv").read_bytes().decode() == (
         'left\tright\trank\tscore\tconfidence\na\té\t1\t0.500000\t\nb c\t"\t1\t0.500000\t0.250000\n'
     )
@@ -85,7 +86,7 @@ def test_tsv_has_a_header_and_six_digits(tmp_path: Path) -> None:
 def test_who_has_no_match_is_empty_in_tsv_null_in_parquet_and_not_in_nt(tmp_path: Path) -> None:
     found = table(("a", "b"), ("c", None), (None, "d"))
     for name in ("m.tsv", "m.parquet", "m.nt"):
-        write_table(found, tmp_path / name)
+        write_table(ResultTable(found), tmp_path / name)
     lines = (tmp_path / "m.tsv").read_text().splitlines()
     assert lines[1:] == ["a\tb\t1\t0.500000\t", "c\t\t1\t\t0.250000", "\td\t1\t\t0.250000"]
     assert pq.read_table(tmp_path / "m.parquet").equals(found)
@@ -99,9 +100,9 @@ def test_a_label_that_tsv_cannot_hold_leaves_no_file(tmp_path: Path, label: str)
     file = tmp_path / "m.tsv"
     file.write_text("old")
     with pytest.raises(InputError, match=r"contains a tab or a line end; write a \.parquet file"):
-        write_table(table(("x", "y"), (label, "y")), file)
+        write_table(ResultTable(table(("x", "y"), (label, "y"))), file)
     assert (file.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
-    write_table(table((label, "y")), tmp_path / "m.parquet")
+    write_table(ResultTable(table((label, "y"))), tmp_path / "m.parquet")
     assert pq.read_table(tmp_path / "m.parquet")["left"].to_pylist() == [label]
 
 
@@ -109,7 +110,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "m.parquet"
-    write_table(table(("a", "b")), file)
+    write_table(ResultTable(table(("a", "b"))), file)
     before = file.read_bytes()
 
     def half(found: pa.Table, path: Path) -> None:
@@ -118,7 +119,7 @@ def test_an_interrupted_write_leaves_the_old_file(
 
     monkeypatch.setattr(pq, "write_table", half)
     with pytest.raises(KeyboardInterrupt):
-        write_table(table(("c", "d")), file)
+        write_table(ResultTable(table(("c", "d"))), file)
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
 
@@ -126,7 +127,7 @@ def test_an_interrupted_write_leaves_the_old_file(
 def test_an_empty_table_is_written_too(tmp_path: Path) -> None:
     empty = table(("a", "b")).slice(0, 0)
     for name in ("m.tsv", "m.nt", "m.parquet"):
-        write_table(empty, tmp_path / name)
+        write_table(ResultTable(empty), tmp_path / name)
     assert (tmp_path / "m.tsv").read_text() == "left\tright\trank\tscore\tconfidence\n"
     assert (tmp_path / "m.nt").read_text() == ""
 

@@ -90,7 +90,7 @@ def test_many_questions_become_one_file(
     asked = [("person 1", "knows", None), (None, "lives in", "city 2"), ("person 1", None, "person 4")]  # fmt: skip  # noqa: E501
     table = predictor.predict_all(asked, top=3)
     if name == "a.parquet":
-        assert pq.read_table(output).equals(table)
+        assert table.equals(pq.read_table(output))
     else:
         lines = output.read_text("utf-8").splitlines()
         assert lines[0] == "head\trelation\ttail\trank\tscore\tprobability\tknown"

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decentrl.nn.alignment import AlignmentModel
-from decentrl.nn.relational import RelationalModel
 from safetensors import safe_open
 
 from decentrl.aligner import Aligner
@@ -18,6 +16,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.registry import load_dataset
 from decentrl.growth.alignment_state import merged_graphs
 from decentrl.training.fitting import TrainingContext
+from decentrl.views import make_view
 
 QUICK = ("model.dim=16", "training.epochs=2")
 # The default preset in small, with all that may look at a graph before its time.
@@ -61,18 +60,12 @@ def unseen(task: AlignmentTask) -> tuple[np.ndarray, np.ndarray]:
 def encode_again(aligner: Aligner, weights: dict[str, torch.Tensor]) -> torch.Tensor:
     """All vectors, from weights, with the graph that queries see."""
     known, now = merged_graphs(aligner.task)
-    config = aligner.config
-    model: AlignmentModel | RelationalModel
-    if config.model.encoder == "reflection":
-        sizes = known.n_entities, known.n_relations
-        model = RelationalModel(*sizes, config.model, config.distillation)
-    else:
-        sizes = known.n_entities, known.n_relations
-        model = AlignmentModel(*sizes, config.model, config.distillation)
-    model.load_state_dict(weights)
-    return model.encode(
-        TrainingContext(known, now, config, torch.device("cpu")).views(known.links)["now"]
-    )
+    encoder = make_view(aligner.config, known.n_entities, known.n_relations)
+    assert encoder is not None
+    encoder.load_state_dict(weights)
+    context = TrainingContext(known, now, aligner.config, torch.device("cpu"))
+    structure = context.structures_of(known.links)["now"].of(encoder)
+    return encoder.encode(structure, torch.from_numpy(known.links)).vectors
 
 
 def test_new_entities_have_vectors_that_say_something(task: AlignmentTask, fitted: Aligner) -> None:

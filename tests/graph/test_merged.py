@@ -14,7 +14,6 @@ OPTIONS: dict[str, Any] = {
     "layers": 1,
     "order": 2,
     "two_hop": False,
-    "residual": True,
     "self_entity": False,
     "counterparts": False,
 }

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from decentrl.nn.counterparts import WIDTH, tell_counterparts
+from decentrl.nn.counterparts import WIDTH, mark_counterparts
 
 SURE = arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1))
 
@@ -25,19 +25,19 @@ def test_a_cosine_gains_by_alike_and_loses_by_opposite(
     sure: np.ndarray[tuple[int], np.dtype[np.float64]], weight: float
 ) -> None:
     own = units(len(sure))
-    told = tell_counterparts(
+    marked = mark_counterparts(
         torch.nn.functional.pad(own, (0, WIDTH)), torch.from_numpy(sure), weight
     )
     angles = 2 * np.arctan2(np.sqrt(1 - sure), np.sqrt(sure))
     alike = torch.from_numpy(np.cos(angles[:, None] - angles))
     expected = (1 - weight) * own @ own.T + weight * alike
-    torch.testing.assert_close(told @ told.T, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(told.norm(dim=1), torch.ones(len(sure), dtype=torch.float64))
+    torch.testing.assert_close(marked @ marked.T, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(marked.norm(dim=1), torch.ones(len(sure), dtype=torch.float64))
 
 
-def test_of_whom_nothing_is_known_nothing_is_told() -> None:
+def test_a_row_of_zeros_stays_so() -> None:
     vectors = torch.zeros(2, 5 + WIDTH)
     vectors[1, 0] = 1.0
-    told = tell_counterparts(vectors, torch.zeros(2), 0.1)
-    assert not told[0].any()
-    torch.testing.assert_close(told[1].norm(), torch.tensor(1.0))
+    marked = mark_counterparts(vectors, torch.zeros(2), 0.1)
+    assert not marked[0].any()
+    torch.testing.assert_close(marked[1].norm(), torch.tensor(1.0))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from decentrl.nn.alignment import join
 from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import RowNorm
-from decentrl.nn.losses import contrastive_alignment_loss, hard_sample_loss, joined_dots
+from decentrl.nn.losses import contrastive_alignment_loss, hard_sample_loss, join, joined_dots
 
 N, D = 7, 5
 
@@ -245,3 +244,9 @@ def test_where_nobody_is_left_to_be_told_apart_the_loss_is_zero() -> None:
     loss = hard_sample_loss(left, right, others, torch.ones_like(own))
     assert loss.item() == 0
     assert all(not part.any() for part in torch.autograd.grad(loss, (left, right, others)))
+
+
+def test_join_weighs_every_part_alike() -> None:
+    parts = [torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 100.0]])]
+    expected = F.normalize(torch.tensor([[0.6, 0.8, 0.0, 1.0]]), dim=-1)
+    torch.testing.assert_close(join(parts), expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decentrl.nn.relational import RelationalModel
 from torch import Tensor
 
 from decentrl.config import Config
@@ -24,19 +23,15 @@ from decentrl.matching.matchers import apply_matcher
 from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
+from decentrl.views.reflection import ReflectionView
 
 SIZE, SEEN, R = 24, 20, 2  # entities a side; those from SEEN on have no triple at first
 OFFSET = np.array([0, SIZE])
 LINKS = np.stack((np.arange(8), np.arange(8)), axis=1)
 VALID = np.stack((np.arange(8, 12), np.arange(8, 12)), axis=1) + OFFSET
 NONE = VALID[:0]
+MARKED = "self_training.counterpart_weight=0.04"
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
 
 
 def twin_graphs(links: Ids = LINKS) -> MergedGraph:
@@ -72,17 +67,15 @@ def configured(*settings: str, encoder: str = "reflection", rounds: int = 0) -> 
     always = (
         "propagation.dim=16",
         "propagation.relation_dim=4",
-        "propagation.width=4",
-        "distillation.negatives=8",
-        "training.checkpoint_every=0",
         "self_training.epochs=2",
         "self_training.mass=0.05",
         f"self_training.rounds={rounds}",
     )
-    return Config.from_preset(preset, (*small, *always, *settings))
+    trained = () if encoder == "none" else ("training.checkpoint_every=0",)
+    return Config.from_preset(preset, (*small, *always, *trained, *settings))
 
 
-def world(
+def context_of(
     config: Config, links: Ids = LINKS, *, opened: bool = False, **how: Any
 ) -> TrainingContext:
     known = twin_graphs(links)
@@ -90,7 +83,7 @@ def world(
 
 
 def fit(config: Config, valid: Ids = NONE, links: Ids = LINKS, **how: Any) -> Fitted:
-    return fit_alignment(world(config, links, **how), valid)
+    return fit_alignment(context_of(config, links, **how), valid)
 
 
 def stages(history: Sequence[Row]) -> list[str]:
@@ -108,15 +101,21 @@ def same_bits(one: Fitted, other: Fitted) -> bool:
 
 
 class Scripted:
-    """Validation that follows a script, and remembers the vectors and found links of each round."""
+    """Choice of a round that follows a script, and remembers each round's vectors and found links.
+
+    Validation between epochs is as it was.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *mrr: float) -> None:
         self.mrr, self.vectors, self.found = list(mrr), list[Tensor](), [NONE]
-        start = Pass.self_training_round
+        self.between_epochs = False
+        start, validate, measure = Pass.self_training_round, Pass._validate, fitting.held_out_ranks
 
-        def held_out_ranks(vectors: Tensor, *_: object) -> Ranks:
+        def held_out_ranks(vectors: Tensor, *rest: Any) -> Ranks:
             """As if there were a thousand links, found at once or hardly at all, and each round
             missed a hundred others than the one before."""
+            if self.between_epochs:
+                return measure(vectors, *rest)
             number = len(self.vectors)
             self.vectors.append(vectors.clone())
             lost = torch.arange(1000) >= 1000 * self.mrr[number]
@@ -126,6 +125,14 @@ class Scripted:
             start(training)
             self.found.append(training.found)
 
+        def validated(training: Pass) -> dict[str, float] | None:
+            self.between_epochs = True
+            try:
+                return validate(training)
+            finally:
+                self.between_epochs = False
+
+        monkeypatch.setattr(Pass, "_validate", validated)
         monkeypatch.setattr(fitting, "held_out_ranks", held_out_ranks)
         monkeypatch.setattr(Pass, "self_training_round", self_training_round)
 
@@ -201,10 +208,10 @@ def test_the_weights_that_stay_are_those_of_the_chosen_round(
     silent = "self_training.counterpart_weight=0"
     fitted = fit(configured("training.refit=false", silent, rounds=2), VALID)
     once = fit(configured(silent, rounds=1))  # held out, a link is as good as none
-    graph, config = twin_graphs(), configured()
-    model = RelationalModel(graph.n_entities, graph.n_relations, config.model, config.distillation)
+    graph = twin_graphs()
+    model = ReflectionView(configured(), graph.n_entities, graph.n_relations)
     model.load_state_dict(fitted.weights)
-    encoded = model.encode(twin_graphs().relational_view())
+    encoded = model.encode(graph.relational_view(), torch.from_numpy(graph.links)).vectors
     share = (1 - configured().propagation.weight) ** 0.5
     torch.testing.assert_close(fitted.vectors[:, : encoded.shape[1]], share * encoded)
     assert same_bits(fitted, once)
@@ -229,10 +236,9 @@ def test_a_second_pass_has_as_many_rounds_as_were_chosen(
         ("reflection", ()),
         # With less mass it finds all the other links by itself, then both passes know the same.
         ("none", ("self_training.mass=0.95",)),
-        ("dan", ("model.counterparts=false",)),
         ("dan", ()),
     ],
-    ids=["reflection", "none", "dan", "dan-counterparts"],
+    ids=["reflection", "none", "dan"],
 )
 def test_a_second_pass_is_a_training_on_all_links_from_the_start(
     monkeypatch: pytest.MonkeyPatch, encoder: str, settings: tuple[str, ...]
@@ -254,8 +260,78 @@ def test_confidence_is_learned_from_the_first_pass_which_has_not_seen_the_links(
     once, twice = (fit(configured(f"training.refit={on}"), VALID) for on in ("false", "true"))
     assert once.confidence is not None
     assert twice.confidence is not None
-    told = once.confidence.to_tensors(), twice.confidence.to_tensors()
-    assert all(torch.equal(told[0][name], told[1][name]) for name in told[0])
+    first, second = once.confidence.to_tensors(), twice.confidence.to_tensors()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+# Validation between epochs.
+
+
+SMALL_RIVALS = {
+    name: (name, ("model.dim=8", "training.epochs=3"))
+    for name in ("gcn", "gat", "alinet", "rotate")
+}
+SMALL |= SMALL_RIVALS
+
+
+@pytest.mark.parametrize("encoder", ["dan", *SMALL_RIVALS])
+def test_without_held_out_links_there_is_nothing_to_validate(encoder: str) -> None:
+    steps = Pass(context_of(configured(encoder=encoder)), LINKS + OFFSET, NONE)
+    assert steps._validate() is None
+
+
+def test_what_never_stops_early_validates_nothing_between_epochs() -> None:
+    assert Pass(context_of(configured()), LINKS + OFFSET, VALID)._validate() is None
+    assert not any("valid_mrr" in row for row in fit(configured(), VALID).history)
+
+
+@pytest.mark.parametrize("encoder", ["dan", *SMALL_RIVALS])
+def test_validation_ranks_among_what_no_training_link_has_taken(encoder: str) -> None:
+    links = np.concatenate((LINKS, [(12, SEEN)]))  # nothing is learned from the last one
+    config = configured("matching.matcher=cosine", encoder=encoder)
+    steps = Pass(context_of(config, links), links + OFFSET, VALID)
+    torch.manual_seed(0)
+    views = steps._made_views()
+    assert views.encoder is not None
+    views.encoder.train()
+    found = steps._validate()
+    assert views.encoder.training
+    assert found is not None
+    assert list(found) == ["hits@1", "hits@10", "mrr"]
+
+    structure, all_links = steps._structure("known").of(views.encoder), steps._all_links()
+    vectors = views.encoder.encode(structure, all_links).vectors.double().numpy()
+    taken = set(links[:, 1] + SIZE)
+    candidates = [i for i in range(SIZE, SIZE + SEEN) if i not in taken]
+    ranks = []
+    for left, right in VALID:
+        scores = {i: vectors[left] @ vectors[i] for i in candidates}
+        assert sum(abs(s - scores[right]) <= 1e-6 for s in scores.values()) == 1
+        ranks.append(sum(s > scores[right] + 1e-6 for s in scores.values()))
+    assert found["hits@1"] == pytest.approx(np.mean([rank < 1 for rank in ranks]))
+    assert found["hits@10"] == pytest.approx(np.mean([rank < 10 for rank in ranks]))
+    assert found["mrr"] == pytest.approx(np.mean([1 / (rank + 1) for rank in ranks]))
+
+
+def test_held_out_links_are_found_by_equal_vectors_and_not_by_random_ones() -> None:
+    known = twin_graphs()
+    known = replace(known, right=known.left + np.array([SIZE, R, SIZE]))
+    context = TrainingContext(known, known, configured(encoder="gcn"), CPU)
+    steps = Pass(context, LINKS + OFFSET, VALID)
+    torch.manual_seed(0)
+    random = steps._validate()
+    assert random is not None
+    assert random["mrr"] < 0.9
+    weights = steps.weights()
+    weights["entities"][SIZE:] = weights["entities"][:SIZE]
+    assert steps._validate() == {"hits@1": 1, "hits@10": 1, "mrr": 1}
+
+
+@pytest.mark.parametrize("encoder", ["dan", *SMALL_RIVALS])
+def test_rows_of_epochs_hold_what_was_validated(encoder: str) -> None:
+    settings = ("training.validate_every=2", "training.patience=0")
+    fitted = fit(configured(*settings, encoder=encoder), VALID)
+    assert ["valid_mrr" in row for row in fitted.history] == [False, True, True]
 
 
 # Propagation alone.
@@ -303,14 +379,15 @@ def test_found_links_join_entities_that_have_triples_but_no_known_link(
 
 
 def test_a_round_learns_from_the_found_links_too() -> None:
-    steps = Pass(world(configured("training.batch=1", rounds=1)), LINKS + OFFSET, NONE)
+    steps = Pass(context_of(configured("training.batch=1", rounds=1)), LINKS + OFFSET, NONE)
     steps.start()
-    before = {name: tensor.clone() for name, tensor in steps.model.state_dict().items()}
+    before = steps.state()[1]
     steps.self_training_round()
     assert len(steps.found)
-    objective = steps._objective(steps.model)
-    assert objective.links.tolist() == [*(LINKS + OFFSET).tolist(), *steps.found.tolist()]
-    entities = steps.model.state_dict()["encoder.entities"]
+    validated = steps._objective()
+    assert validated is not None
+    assert validated.objective.links.tolist() == [*(LINKS + OFFSET).tolist(), *steps.found.tolist()]
+    entities = steps.weights()["encoder.entities"]
     assert not torch.equal(entities, before["encoder.entities"])
 
 
@@ -319,79 +396,59 @@ def test_a_round_learns_from_the_found_links_too() -> None:
 
 @encoders
 @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_a_vector_tells_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
+def test_a_vector_marks_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
     """By what known links alone say of it, before anything was found."""
-    config = configured(
-        "self_training.counterpart_weight=0.2", "propagation.weight=0.4", encoder=encoder
-    )
-    steps = Pass(world(config, opened=opened), LINKS + OFFSET, NONE)
+    settings = ("self_training.counterpart_weight=0.2", "propagation.weight=0.4")
+    config = configured(*settings, encoder=encoder)
+    steps = Pass(context_of(config, opened=opened), LINKS + OFFSET, NONE)
     steps.start()
     before = steps.vectors("known")
-    assert steps.sure is None
+    assert steps.sureness is None
     steps.self_training_round()
     steps.self_training_round()
-    told, untold = steps.vectors("now"), steps.vectors("now", told=False)
-    assert told.shape[1] == untold.shape[1] + 2
-    pool = steps.unlinked(steps.world.seen)
+    marked, plain = steps.vectors("now"), steps.vectors("now", marked=False)
+    assert marked.shape[1] == plain.shape[1] + 2
+    pool = steps.unlinked(steps.context.seen)
     scores = apply_matcher(pool.cosine(before), "sinkhorn", config.matching)
     mass = (scores.block(slice(None)) / config.matching.temperature).exp().numpy()
     sure = np.zeros(2 * SIZE)
     sure[pool.left], sure[pool.right] = mass.max(1), mass.max(0)
     sure = sure.clip(max=1) ** 2
-    sure[np.intersect1d(LINKS + OFFSET, steps.world.seen)] = 1
+    sure[np.intersect1d(LINKS + OFFSET, steps.context.seen)] = 1
     there = (np.arange(2 * SIZE) % SIZE < SEEN + 2 * opened).astype(float)
     angle = torch.from_numpy(np.arccos(2 * sure - 1))
     alike = (angle[:, None] - angle).cos() * torch.from_numpy(np.outer(there, there))
-    expected = 0.8 * untold.double() @ untold.double().T + 0.2 * alike
-    torch.testing.assert_close(told.double() @ told.double().T, expected, rtol=0, atol=1e-5)
+    expected = 0.8 * plain.double() @ plain.double().T + 0.2 * alike
+    torch.testing.assert_close(marked.double() @ marked.double().T, expected, rtol=0, atol=1e-5)
 
 
 def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
     few = "self_training.mass=0.9"
-    found = [
-        fit(
-            configured(few, f"self_training.counterpart_weight={told}", encoder="none", rounds=3)
-        ).found
-        for told in (0, 0.5)
-    ]
+    weights = (f"self_training.counterpart_weight={weight}" for weight in (0, 0.5))
+    found = [fit(configured(few, weight, encoder="none", rounds=3)).found for weight in weights]
     assert len(found[0])
     assert np.array_equal(*found)
 
 
-def test_where_nothing_is_found_nothing_is_told() -> None:
-    fitted = fit(configured("self_training.mass=1", rounds=1))
+def test_where_nothing_is_found_nothing_is_marked() -> None:
+    fitted = fit(configured("self_training.mass=1", MARKED, rounds=1))
     assert not len(fitted.found)
-    assert fitted.sure is None
+    assert fitted.sureness is None
     assert fitted.vectors.shape[1] == fit(configured()).vectors.shape[1]
 
 
 def test_what_was_known_of_counterparts_before_counts_and_who_came_since_is_judged_now() -> None:
-    sure = torch.full((2 * SIZE,), 0.25)
+    sureness = torch.full((2 * SIZE,), 0.25)
     new = [12, SIZE + 12]
-    sure[new] = -1.0
-    first, again = fit(configured(rounds=1)), fit(configured(rounds=1), sure=sure)
-    expected = torch.full_like(sure, 0.25)
+    sureness[new] = -1.0
+    config = configured(MARKED, rounds=1)
+    first, again = fit(config), fit(config, sureness=sureness)
+    assert first.sureness is not None
+    assert again.sureness is not None
+    expected = torch.full_like(sureness, 0.25)
     expected[torch.from_numpy(LINKS + OFFSET)] = 1.0
-    expected[new] = first.sure[new]
-    torch.testing.assert_close(again.sure, expected)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])
-def test_a_fused_cosine_is_the_weighted_mean_of_the_cosines_of_the_two_views(
-    weight: float,
-) -> None:
-    config = configured(f"propagation.weight={weight}")
-    steps = Pass(world(config), LINKS + OFFSET, NONE)
-    steps.start()
-    fused = steps.vectors("known")
-    encoded = steps.model.encode(steps.views["known"])
-    features = steps.propagation("known").features(4, 4)
-    assert fused.shape[1] == encoded.shape[1] + (16 if weight else 0)
-    cosines = [vectors.double() @ vectors.double().T for vectors in (encoded, features, fused)]
-    expected = (1 - weight) * cosines[0] + weight * cosines[1]
-    torch.testing.assert_close(cosines[2], expected, rtol=0, atol=1e-5)
-    some = np.arange(2 * SIZE) % SIZE < SEEN
-    torch.testing.assert_close(fused[some].norm(dim=1), torch.ones(int(some.sum())))
+    expected[new] = first.sureness[new]
+    torch.testing.assert_close(again.sureness, expected)
 
 
 @encoders
@@ -416,8 +473,8 @@ def test_who_arrives_later_has_a_vector_at_once_and_was_no_part_of_training(enco
     new = [SEEN, SEEN + 1, SIZE + SEEN, SIZE + SEEN + 1]
     assert not before.vectors[new].any()
     torch.testing.assert_close(after.vectors[new].norm(dim=1), torch.ones(4))
-    nobody = [SEEN + 2, SEEN + 3, SIZE + SEEN + 2, SIZE + SEEN + 3]
-    assert not after.vectors[nobody].any()
+    without = [SEEN + 2, SEEN + 3, SIZE + SEEN + 2, SIZE + SEEN + 3]
+    assert not after.vectors[without].any()
     assert before.rounds == after.rounds
     assert np.array_equal(before.found, after.found)
     assert all(torch.equal(before.weights[name], after.weights[name]) for name in before.weights)

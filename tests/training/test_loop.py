@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from decentrl.config import TrainingConfig
+from decentrl.config import Steps
 from decentrl.errors import DecentRLError
 from decentrl.training.loop import METRICS, Row, train
 
@@ -75,15 +76,21 @@ def kill_after(epoch: int) -> Any:
     return on_epoch
 
 
-def config(**changes: Any) -> TrainingConfig:
-    quick = {"epochs": 8, "validate_every": 1, "patience": 3, "checkpoint_every": 0.0}
-    return TrainingConfig(**{**quick, **changes})
+@dataclass(frozen=True)
+class AllSteps(Steps):
+    """Every training setting that some encoder has; for others they are constants."""
+
+    batch: int = 0
+    optimizer: Any = "adam"
+    learning_rate: float = 2e-3
+    validate_every: int = 1  # type: ignore[misc]
+    patience: int = 3  # type: ignore[misc]
+    schedule: str = "constant"  # type: ignore[misc]
+    encoder_rate: float = 1.0  # type: ignore[misc]
 
 
-@pytest.fixture(autouse=True)
-def _own_random_state() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        yield
+def config(**changes: Any) -> AllSteps:
+    return AllSteps(**{"epochs": 8, "checkpoint_every": 0.0, **changes})
 
 
 def without_seconds(rows: Sequence[Row]) -> list[Row]:
@@ -219,7 +226,7 @@ def test_the_first_step_is_that_of_the_named_optimizer(optimizer: str) -> None:
     )
 
 
-def steps(settings: TrainingConfig) -> Tensor:
+def steps(settings: AllSteps) -> Tensor:
     """How far a weight of constant slope moves in each epoch of one step."""
     toy, places = Toy(), list[Tensor]()
 

@@ -6,7 +6,7 @@ preset ``strong``.
 
 from decentrl.config.alignment import Config, MatchingConfig
 from decentrl.config.prediction import PredictionConfig
-from decentrl.config.registry import must_grow, register_encoder
+from decentrl.config.registry import check_name, must_grow, register_encoder
 from decentrl.config.settings import (
     DEFAULT_PRESET,
     Settings,
@@ -25,6 +25,7 @@ __all__ = [
     "PredictionConfig",
     "Settings",
     "Steps",
+    "check_name",
     "must_grow",
     "preset_names",
     "read_preset",

@@ -26,13 +26,20 @@ def register_encoder(
         preset: what the preset sets besides the encoder, by section.
     """
     known = _ENCODERS[job.folder]
-    if known.get(kind.encoder, kind) is not kind:
-        raise ConfigError(f"there is an encoder {kind.encoder!r} already; choose another name")
+    check_name(kind.encoder, kind, known.get(kind.encoder))
     known[kind.encoder] = kind
     if preset is not None:
         values = {section: dict(part) for section, part in preset.items()}
         values["model"] = {"encoder": kind.encoder, **values.get("model", {})}
         MORE_PRESETS[job.folder][kind.encoder] = values
+
+
+def check_name(name: str, kind: type, known: type | None) -> None:
+    """Raise if another class has the name; a class that is defined again may replace itself."""
+    if known is None:
+        return
+    if (kind.__module__, kind.__qualname__) != (known.__module__, known.__qualname__):
+        raise ConfigError(f"there is an encoder {name!r} already; choose another name")
 
 
 def must_grow(config: Settings) -> None:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from math import isfinite
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from decentrl.config.earlier import upgraded
 from decentrl.errors import ConfigError
 
 DEFAULT_PRESET = "strong"
@@ -127,8 +128,6 @@ class Settings:
     @classmethod
     def from_stored(cls: type[_Self], values: Mapping[str, Any]) -> _Self:
         """:meth:`from_dict` of what a run or bundle holds, also one of an earlier version."""
-        from decentrl.config.earlier import upgraded
-
         return cls.from_dict(upgraded(cls, values))
 
     def check(self) -> None:
@@ -157,10 +156,11 @@ class Settings:
         def fewer(epochs: int) -> int:
             return max(min(1, epochs), int(share * epochs))
 
+        sections = {name: getattr(self, name) for name in section_names(type(self))}
         changed = {
-            name: replace(getattr(self, name), epochs=fewer(getattr(self, name).epochs))
-            for name in section_names(type(self))
-            if "epochs" in _names_of(type(getattr(self, name)))
+            name: replace(section, epochs=fewer(section.epochs))
+            for name, section in sections.items()
+            if section is not None and "epochs" in _names_of(type(section))
         }
         return replace(self, **changed)
 

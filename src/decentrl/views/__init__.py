@@ -1,11 +1,12 @@
 """Ways to see an entity: each makes vectors from a graph, also of entities that come later."""
 
-from decentrl.views.base import Attention, Objective, Rows, TrainingData, View
+from decentrl.views.base import Attention, LinkObjective, Objective, Rows, TrainingData, View
 from decentrl.views.part import Part
 from decentrl.views.registry import make_view, register_view
 
 __all__ = [
     "Attention",
+    "LinkObjective",
     "Objective",
     "Part",
     "Rows",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from decentrl.config import Config, EncoderSettings, register_encoder
+from decentrl.config import Config, EncoderSettings, check_name, register_encoder
 from decentrl.views.base import View
 
 _V = TypeVar("_V", bound=type[View])
@@ -34,8 +34,12 @@ def register_view(
     """
 
     def register(view: _V) -> _V:
+        name = settings.encoder
+        if name in _HOMES and view.__module__ != _module(name):
+            view_type(name)  # ours, so that the name is taken
+        check_name(name, view, _VIEWS.get(name))
         register_encoder(Config, settings, preset)
-        _VIEWS[settings.encoder] = view
+        _VIEWS[name] = view
         return view
 
     return register
@@ -44,8 +48,12 @@ def register_view(
 def view_type(name: str) -> type[View]:
     """The view of an encoder by its name."""
     if name not in _VIEWS:
-        import_module(f"decentrl.views.{_HOMES[name]}")
+        import_module(_module(name))
     return _VIEWS[name]
+
+
+def _module(name: str) -> str:
+    return f"decentrl.views.{_HOMES[name]}"
 
 
 def make_view(config: Config, n_entities: int, n_relations: int) -> View | None:

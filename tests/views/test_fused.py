@@ -1,0 +1,131 @@
+"""Several views as one vector: its cosine is the weighted mean of theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decentrl.config import Config
+from decentrl.graph.merged import MergedGraph
+from decentrl.nn.counterparts import WIDTH
+from decentrl.views.fused import FusedViews, Structures
+
+SIZE, SEEN, R = 12, 10, 2  # entities a side; those from SEEN on have no triple
+LINKS = np.array([(0, 0), (1, 1), (2, 2)])
+SMALL = {"reflection": "strong", "dan": "paper", "none": "propagate"}
+encoders = pytest.mark.parametrize("encoder", list(SMALL))
+
+
+def graph() -> MergedGraph:
+    rng = np.random.default_rng(3)
+    ring = np.array([(i, i % R, (i + 1) % SEEN) for i in range(SEEN)])
+    more = np.stack([rng.integers(0, size, 15) for size in (SEEN, R, SEEN)], axis=1)
+    triples = np.unique(np.concatenate((ring, more)), axis=0)
+    return MergedGraph.merge(triples, triples[2:], LINKS, (SIZE, SIZE), (R, R))
+
+
+GRAPH = graph()
+ALL_LINKS = torch.from_numpy(GRAPH.links)
+
+
+def make(encoder: str, *settings: str) -> FusedViews:
+    small = ("propagation.dim=16", "propagation.relation_dim=4", *settings)
+    if encoder != "none":
+        small = ("model.dim=8", *small)
+    torch.manual_seed(0)
+    config = Config.from_preset(SMALL[encoder], small)
+    return FusedViews(config, GRAPH.n_entities, GRAPH.n_relations)
+
+
+def structures() -> Structures:
+    return Structures(GRAPH, GRAPH, torch.device("cpu"))
+
+
+def cosines(vectors: Tensor) -> Tensor:
+    return vectors.double() @ vectors.double().T
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("encoder", ["reflection", "dan"])
+def test_a_fused_cosine_is_the_weighted_mean_of_the_cosines_of_the_two_views(
+    encoder: str, weight: float
+) -> None:
+    views, read = make(encoder, f"propagation.weight={weight}"), structures()
+    fused = views.encode(read, ALL_LINKS)
+    assert views.encoder is not None
+    encoded = views.encoder.encode(read.of(views.encoder), ALL_LINKS).vectors
+    features = views.seeds.propagate(read.of(views.seeds), ALL_LINKS).features(4, 16)
+    assert fused.shape[1] == views.dim == encoded.shape[1] + (4 * 16 if weight else 0)
+    expected = (1 - weight) * cosines(encoded) + weight * cosines(features)
+    torch.testing.assert_close(cosines(fused), expected, rtol=0, atol=1e-5)
+    lengths = [float(i % SIZE < SEEN) for i in range(2 * SIZE)]
+    torch.testing.assert_close(fused.norm(dim=1), torch.tensor(lengths))
+
+
+def test_without_an_encoder_seed_propagation_is_all_there_is() -> None:
+    views, read = make("none"), structures()
+    assert views.encoder is None
+    features = views.seeds.propagate(read.of(views.seeds), ALL_LINKS).features(4, 16)
+    assert torch.equal(views.encode(read, ALL_LINKS), features)
+
+
+@encoders
+def test_sureness_of_a_counterpart_stands_at_the_end(encoder: str) -> None:
+    views = make(encoder, "self_training.counterpart_weight=0.2")
+    sureness = torch.linspace(0, 1, 2 * SIZE)
+    plain = views.encode(structures(), ALL_LINKS)
+    marked = views.encode(structures(), ALL_LINKS, sureness)
+    assert marked.shape[1] == plain.shape[1] + WIDTH
+    there = plain.any(1).double()
+    angle = torch.arccos(2 * sureness.double() - 1)
+    alike = (angle[:, None] - angle).cos() * torch.outer(there, there)
+    expected = 0.8 * cosines(plain) + 0.2 * alike
+    torch.testing.assert_close(cosines(marked), expected, rtol=0, atol=1e-5)
+
+
+@encoders
+@pytest.mark.parametrize("weight", [0.0, 0.4])
+def test_memories_are_those_of_the_views_that_take_part(encoder: str, weight: float) -> None:
+    views = make(encoder, f"propagation.weight={weight}")
+    rows = views.memory(structures(), ALL_LINKS)
+    assert {name: memory.shape[1] for name, memory in rows.memory.items()} == views.memories
+    assert all(len(memory) == 2 * SIZE for memory in rows.memory.values())
+    seeds = encoder == "none" or weight > 0
+    assert ("propagation" in rows.memory) == ("relations" in rows.shared) == seeds
+    assert ("states" in rows.memory) == (encoder != "none")
+
+
+def test_what_a_view_reads_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, read, made = make("dan"), structures(), []
+    assert views.encoder is not None
+    original = type(views.encoder).read
+    monkeypatch.setattr(
+        type(views.encoder), "read", lambda *given: made.append(1) or original(*given)
+    )
+    assert read.of(views.encoder) is read.of(views.encoder)
+    assert len(made) == 1
+    assert read.of(views.seeds) is not read.of(views.encoder)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "table"), [("dan", "entities"), ("reflection", "encoder.entities")]
+)
+def test_weights_are_loaded_with_and_without_rows_of_entities(encoder: str, table: str) -> None:
+    trained = make(encoder)
+    assert trained.encoder is not None
+    weights = dict(trained.encoder.state_dict())
+    for tensor in weights.values():
+        if tensor.is_floating_point():
+            tensor += 1
+    whole = make(encoder)
+    whole.load(weights)
+    frozen = FusedViews(trained.config, 1, GRAPH.n_relations)
+    frozen.load(weights, with_entities=False)
+    assert whole.encoder is not None
+    assert frozen.encoder is not None
+    for name, tensor in weights.items():
+        assert torch.equal(whole.encoder.state_dict()[name], tensor)
+        kept = frozen.encoder.state_dict()[name]
+        assert len(kept) == 1 if name == table else torch.equal(kept, tensor)
