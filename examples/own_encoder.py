@@ -37,7 +37,7 @@ class MeanSettings(EncoderSettings):
 
 
 # The preset "mean": this encoder alone, without seed propagation beside it.
-PRESET = {"propagation": {"weight": 0.0}, "training": {"epochs": 100}}
+PRESET: dict[str, dict[str, Any]] = {"propagation": {"weight": 0.0}, "training": {"epochs": 100}}
 
 
 @register_view(MeanSettings, PRESET)

@@ -327,3 +327,19 @@ def test_a_model_that_there_is_no_more_is_refused() -> None:
     old = {"model": {"encoder": "dan", "norm": False}}
     with pytest.raises(ConfigError, match=r"trained with model\.norm=False, which this"):
         Config.from_stored(old)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_a_share_of_the_epochs_leaves_all_else_and_at_least_one(preset: str) -> None:
+    config = Config.from_preset(preset)
+    half, least = config.with_epochs(0.5), config.with_epochs(1e-9)
+    if config.training.epochs:
+        assert half.training.epochs == max(1, config.training.epochs // 2)
+        assert least.training.epochs == 1
+        assert replace(half.training, epochs=config.training.epochs) == config.training
+    else:  # seed propagation alone has nothing to train
+        assert half.training == config.training
+    assert half.self_training.epochs == max(1, config.self_training.epochs // 2)
+    assert config.with_epochs(1.0) == config
+    with pytest.raises(ConfigError, match="must be above 0 and at most 1"):
+        config.with_epochs(0.0)

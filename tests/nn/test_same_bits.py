@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decentrl.config import DecoderConfig
+from decentrl.config import prediction
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.decoders import make_decoder
 from decentrl.nn.distillation import SelfDistillation
@@ -52,7 +52,7 @@ def not_detached(teachers: Tensor) -> Tensor:
 
 def questions(name: str) -> Callable[[Tensor], Tensor]:
     def ask(relations: Tensor) -> Tensor:
-        decoder = make_decoder(DecoderConfig(name=name), 2, 16)  # type: ignore[arg-type]
+        decoder = make_decoder(prediction.DECODERS[name](), 2, 16)
         decoder.relations.data.copy_(relations[:, : decoder.relations.shape[1]])
         kinds = torch.arange(8 * MANY) % 4
         asked = decoder.query(randn(8 * MANY, 16, seed=6), kinds)

@@ -167,6 +167,11 @@ def test_a_name_is_given_once() -> None:
 
     with pytest.raises(ConfigError, match="there is an encoder 'mean' already"):
         register_prediction_encoder(Other)(Mean)
+    another = type("Another", (Mean,), {})
+    for name in ("mean", "rgcn"):  # ours also before anything has asked for it
+        with pytest.raises(ConfigError, match=f"there is an encoder '{name}' already"):
+            register_prediction_encoder(ENCODERS[name])(another)
+    assert _ENCODERS["mean"] is Mean
 
 
 def test_every_name_of_ours_has_its_encoder() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from decentrl.config import EncoderSettings, PredictionConfig, register_encoder
+from decentrl.config import EncoderSettings, PredictionConfig, check_name, register_encoder
 from decentrl.scorers.encoder import PredictionEncoder
 
 _E = TypeVar("_E", bound=type[PredictionEncoder])
@@ -36,8 +36,12 @@ def register_prediction_encoder(
     """
 
     def register(encoder: _E) -> _E:
+        name = settings.encoder
+        if name in _HOMES and encoder.__module__ != _module(name):
+            _encoder_type(name)  # ours, so that the name is taken
+        check_name(name, encoder, _ENCODERS.get(name))
         register_encoder(PredictionConfig, settings, preset)
-        _ENCODERS[settings.encoder] = encoder
+        _ENCODERS[name] = encoder
         return encoder
 
     return register
@@ -45,7 +49,15 @@ def register_prediction_encoder(
 
 def make_encoder(config: PredictionConfig, n_entities: int, n_relations: int) -> PredictionEncoder:
     """A new encoder with random parameters."""
-    name = config.model.encoder
+    kind = _encoder_type(config.model.encoder)
+    return kind(config, n_entities, n_relations)  # type: ignore[call-arg]
+
+
+def _encoder_type(name: str) -> type[PredictionEncoder]:
     if name not in _ENCODERS:
-        import_module(f"decentrl.scorers.{_HOMES[name]}")
-    return _ENCODERS[name](config, n_entities, n_relations)  # type: ignore[call-arg]
+        import_module(_module(name))
+    return _ENCODERS[name]
+
+
+def _module(name: str) -> str:
+    return f"decentrl.scorers.{_HOMES[name]}"
