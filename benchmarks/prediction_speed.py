@@ -50,9 +50,7 @@ def main() -> None:
 def measure(
     task: GraphTask, preset: str, settings: list[str], device: str, aims: list[float], first: int
 ) -> None:
-    predictor = Predictor.from_preset(
-        preset, "training.validate_every=1", *settings, device=device
-    )
+    predictor = Predictor.from_preset(preset, "training.validate_every=1", *settings, device=device)
     if predictor.device.type == "cuda":
         torch.zeros(1, device="cuda")
     spent, left, epochs = 0.0, list(aims), []

@@ -20,7 +20,7 @@ from decentrl import Predictor
 from decentrl.runs.sources import GraphSources, read_task
 model = Predictor.from_preset("quick", "training.epochs=1", device="cpu")
 model.fit(read_task(GraphSources(dataset="world/geonames"), model.config, "cpu")[0])
-tensors = [model.vectors]
+tensors = [model.vectors()]
 """
 HASH = """
 import hashlib, torch
