@@ -820,3 +820,55 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         pick_device("cuda")
     with pytest.raises(ConfigError, match="no device 'tpu'; there are: auto, cpu, cuda"):
         Aligner.from_preset("tiny", device="tpu")
+
+
+# What Python users expect
+
+
+def test_a_training_that_fails_leaves_what_was_learned_before(task: AlignmentTask) -> None:
+    aligner = make().fit(task)
+    before, state = vectors(aligner).clone(), aligner.state
+
+    def fail(_: object) -> None:
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        aligner.fit(task, on_epoch=fail)
+    assert aligner.state is state
+    assert torch.equal(vectors(aligner), before)
+
+
+def test_it_says_what_it_is(task: AlignmentTask) -> None:
+    aligner = make("training.epochs=1")
+    assert repr(aligner) == "Aligner(preset='tiny', seed=0, not fitted)"
+    aligner.fit(task)
+    sizes = f"{len(task.left.entities):,} + {len(task.right.entities):,} entities"
+    assert repr(aligner) == f"Aligner(preset='tiny', seed=0, fitted on {task.name!r}: {sizes})"
+
+
+def test_rows_in_memory_teach_what_files_do(
+    twins: dict[str, list[tuple[str, ...]]], twin_files: dict[str, Path]
+) -> None:
+    names = ("left", "right", "links")
+    from_files = make("training.epochs=1").fit(*(twin_files[name] for name in names))
+    from_rows = make("training.epochs=1").fit(*(twins[name] for name in names))
+    assert torch.equal(vectors(from_files), vectors(from_rows))
+
+
+def test_a_dataset_by_its_name_and_a_device_as_torch_has_it() -> None:
+    settings = ("model.dim=8", "training.epochs=1")
+    aligner = Aligner.from_preset("tiny", *settings, device=torch.device("cpu")).fit("world")
+    assert aligner.task.name == "world"
+    found = aligner.evaluate(("test",))
+    assert len(found) == len(found.rows) == 6
+    assert found.to_pandas()["hits@1"].tolist() == [row["hits@1"] for row in found]
+    assert "hits@1" in str(found)
+
+
+def test_a_library_is_quiet_and_logs_epochs_if_asked(
+    task: AlignmentTask, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="decentrl"):
+        make("training.epochs=2").fit(task)
+    assert len(caplog.records) == 2
+    assert capsys.readouterr() == ("", "")

@@ -18,7 +18,7 @@ from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.registry import load_dataset
-from decentrl.errors import BundleError, ConfigError, InputError, UnknownLabelError
+from decentrl.errors import BundleError, ConfigError, DecentRLWarning, InputError, UnknownLabelError
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.predictor import Predictor
 
@@ -338,7 +338,9 @@ def test_an_unknown_relation_is_left_out_and_counted_or_refused(aligner: Aligner
     with pytest.raises(UnknownLabelError, match=r"'http://left\.org/r9' is unknown"):
         aligner.add(triples, side="left", strict=True)
     assert not aligner.log()
-    told = aligner.add(triples, side="left")
+    with pytest.warns(DecentRLWarning, match="2 triples were left out") as warned:
+        told = aligner.add(triples, side="left")
+    assert warned[0].filename == __file__
     assert (told.triples, told.entities, told.facts["ignored"]) == (1, 1, 2)
     assert told.facts["ignored_relations"] == {"http://left.org/r9": 1, "no": 1}
     assert "x" not in aligner.task.left.entities

@@ -17,7 +17,13 @@ from torch import Tensor
 
 from decentrl.config import Settings, must_grow
 from decentrl.data.results import ResultTable
-from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError
+from decentrl.errors import (
+    BundleError,
+    ConfigError,
+    InputError,
+    NotFittedError,
+    warn_left_out,
+)
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
 from decentrl.growth.growing_graph import Growing, NewTriples, Trained
@@ -184,6 +190,11 @@ class GrowingModel(ABC, Generic[L]):
             source = Path(triples).name if named else "triples"  # type: ignore[arg-type]
         self._prepare_change()
         addition = self.growing.add(side, triples, source, strict)
+        if left_out := addition.facts["ignored"]:
+            names = ", ".join(addition.facts["ignored_relations"])
+            warn_left_out(
+                f"{left_out:,} triples were left out, of relations that training has not seen: {names}"
+            )
         if refresh:
             self.refresh()
         return addition

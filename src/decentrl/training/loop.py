@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from decentrl.config import Steps
 from decentrl.errors import DecentRLError
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
 
+logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 METRICS = "metrics.jsonl"
 
@@ -101,6 +103,7 @@ def train(
                     best = {name: t.clone() for name, t in model.state_dict().items()}
         row["seconds"] = time.perf_counter() - started
         history.append(row)
+        logger.info("%s", row)
         if on_epoch is not None:
             on_epoch(row)
         if run is not None and folder is not None:

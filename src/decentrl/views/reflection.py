@@ -62,6 +62,7 @@ class ReflectionView(View):
         self.memories = {STATES: self.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
         self.stages = 2 * (model.layers + 1)
+        self._relations: Tensor | None = None
 
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
@@ -108,7 +109,9 @@ class ReflectionView(View):
         trained = torch.from_numpy(part.trained).to(part.device)
         view, inputs = part.relational_view(), part.memory(INPUTS)
         frozen = part.frozen(part.memory(STATES), self.stages)
-        relations = self.encoder.relation_table().detach()[part.few_relations[1]]
+        if self._relations is None:  # a model that makes newcomers is frozen
+            self._relations = self.encoder.relation_table().detach()
+        relations = self._relations[part.few_relations[1]]
         with eval_mode(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
