@@ -193,7 +193,7 @@ class GrowingModel(ABC, Generic[L]):
         if left_out := addition.facts["ignored"]:
             names = ", ".join(addition.facts["ignored_relations"])
             warn_left_out(
-                f"{left_out:,} triples were left out, of relations that training has not seen: {names}"
+                f"{left_out:,} triples were left out: training has not seen the relations {names}"
             )
         if refresh:
             self.refresh()
