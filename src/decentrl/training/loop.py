@@ -1,4 +1,4 @@
-"""One loop for every model: steps, validation, early stopping, checkpoints."""
+"""The training loop of every model: steps, validation, early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRICS = "metrics.jsonl"
 
 
 class Objective(Protocol):
-    """What is trained: a model, its batches, its loss, and how good it is on held-out data."""
+    """A training objective: a model, its batches, its loss and its validation."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -31,7 +31,7 @@ class Objective(Protocol):
     def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
 
     def validate(self) -> dict[str, float] | None:
-        """Metrics of which ``hits@1`` or ``mrr`` comes first and decides; None without data."""
+        """Metrics on held-out data, the first of which selects weights; None without data."""
         ...
 
 
@@ -54,15 +54,15 @@ def train(
     a CPU. The caller seeds torch before it makes the model.
 
     Args:
-        stage: name of this part of a longer training; it marks the rows and has a checkpoint of
+        stage: name of this stage of a longer training; it is in the rows and has a checkpoint of
             its own.
-        before: rows of the parts before, which stay in ``metrics.jsonl``.
-        warm: the model has learned before: begin with small steps.
+        before: rows of earlier stages, which stay in ``metrics.jsonl``.
+        warm: whether the model was trained before: begin with small steps.
     """
     model = objective.model
     optimizer = _optimizer(model, config)
     if warm and isinstance(optimizer, torch.optim.RMSprop):
-        optimizer.register_step_pre_hook(_know_the_first_gradient)
+        optimizer.register_step_pre_hook(_start_from_first_gradient)
     folder = None if run is None else run / "checkpoint" / stage
     rng = np.random.default_rng(seed)
     history: list[Row] = []
@@ -128,7 +128,7 @@ def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
 
 
 def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.Parameter]]]:
-    """What learns at the full rate, and what at a share of it: the model's ``encoder_parts``."""
+    """Parameters by share of the learning rate: ``share`` for the model's ``encoder_parts``."""
     parts: Sequence[nn.Module | nn.Parameter | None] = getattr(model, "encoder_parts", ())
     slow = {
         id(parameter)
@@ -144,11 +144,11 @@ def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.P
         yield share, [parameter for parameter in learned if id(parameter) in slow]
 
 
-def _know_the_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Let the running mean of squared gradients begin with the first ones, not with 0.
+def _start_from_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Start RMSprop's running mean of squared gradients from the first ones, not from 0.
 
-    A mean that begins with 0 makes the first steps three times as long, which a model that starts
-    at random needs and one that was trained forgets by.
+    A mean that starts from 0 makes the first steps three times as long, which suits a model with
+    random weights but undoes a part of what a trained one has learned.
     """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -161,8 +161,9 @@ def _know_the_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 def _one_epoch(
     objective: Objective, optimizer: torch.optim.Optimizer, rng: np.random.Generator, epoch: int
 ) -> float:
+    """Train on all batches once; returns the sum of their losses."""
     objective.model.train()
-    losses: Tensor | float = 0.0  # asked for its value once an epoch: a card need not wait
+    losses: Tensor | float = 0.0  # read once an epoch, so that a GPU need not wait
     for batch in objective.batches(rng):
         loss = objective.loss(batch, rng)
         loss.backward()  # type: ignore[no-untyped-call]
