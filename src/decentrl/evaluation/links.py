@@ -65,9 +65,8 @@ def evaluate_links(
                 found[direction, matcher, "all"] = rank(scores, targets)
             del cosine, scores
         cosines.turn()
-    for (direction, matcher, among), ranks in sorted(
-        found.items(), key=lambda item: item[0][2] != "test"
-    ):
+    test_first = sorted(found.items(), key=lambda item: item[0][2] != "test")
+    for (direction, matcher, among), ranks in test_first:
         place = {"direction": direction, "matcher": matcher, "candidates": among}
         rows += [{**place, **row} for row in _metrics_by_subset(ranks, unknown)]
     return rows, {m: found[DIRECTIONS[0], m, "test"] for m in MATCHERS if "test" in candidates}

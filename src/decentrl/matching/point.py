@@ -289,7 +289,7 @@ def _row_terms(
         column: float32[m], the potentials of candidates.
     """
     own, other = ends
-    # CSLS terms are over free entities only, whatever is allowed, so that a pair has one score.
+    # CSLS terms are over free entities only, not over ``allowed``, so that a pair has one score.
     pool = allowed if potentials.matcher == "sinkhorn" else other.free
     term = potentials.solved[ROWS][entities]
     if pool is not other.free or not potentials.covers(COLUMNS, other.free):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +34,28 @@ class Objective(Protocol):
     def validate(self) -> dict[str, float] | None:
         """Metrics on held-out data, the first of which selects weights; None without data."""
         ...
+
+
+@dataclass(eq=False)
+class _Progress:
+    """State of a training besides weights, optimizer and random states; all but ``best`` is JSON.
+
+    Attributes:
+        misses: number of validations since the best one.
+        best: weights of the best validation.
+    """
+
+    history: list[Row] = field(default_factory=list)
+    misses: int = 0
+    best_value: float = -1.0
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    def compare(self, value: float, model: nn.Module) -> None:
+        """Keep the weights if this validation is better than all before; else count a miss."""
+        self.misses += 1
+        if value > self.best_value:
+            self.best_value, self.misses = value, 0
+            self.best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def train(
@@ -65,54 +88,51 @@ def train(
         optimizer.register_step_pre_hook(_start_from_first_gradient)
     folder = None if run is None else run / "checkpoint" / stage
     rng = np.random.default_rng(seed)
-    history: list[Row] = []
-    best: dict[str, Tensor] = {}
-    best_value, misses = -1.0, 0
+    progress = _Progress()
     if folder is not None and resume:
         restored = load_checkpoint(folder, model, optimizer, rng)
         if restored is not None:
-            best, progress = restored
-            history, misses = progress["history"], progress["misses"]
-            best_value = progress["best_value"]
+            progress = _Progress(best=restored[0], **restored[1])
     if run is not None:
         run.mkdir(parents=True, exist_ok=True)
-        rows = (*before, *history)
+        rows = (*before, *progress.history)
         (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
     saved = time.monotonic()
-    for epoch in range(len(history) + 1, config.epochs + 1):
-        if config.patience and misses >= config.patience:
+    for epoch in range(len(progress.history) + 1, config.epochs + 1):
+        if config.patience and progress.misses >= config.patience:
             break
         started = time.perf_counter()
-        if config.schedule == "linear":
-            for group in optimizer.param_groups:
-                left = 1 - (epoch - 1) / config.epochs
-                group["lr"] = config.learning_rate * group["share"] * left
+        _schedule_rate(optimizer, config, epoch)
         row: Row = {"stage": stage} if stage else {}
         row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
         if epoch % config.validate_every == 0 or epoch == config.epochs:
             measured = objective.validate()
             if measured:
                 row |= {f"valid_{name}": value for name, value in measured.items()}
-                value = next(iter(measured.values()))
-                misses = 0 if value > best_value else misses + 1
-                if value > best_value:
-                    best_value = value
-                    best = {name: t.clone() for name, t in model.state_dict().items()}
+                progress.compare(next(iter(measured.values())), model)
         row["seconds"] = time.perf_counter() - started
-        history.append(row)
+        progress.history.append(row)
         if on_epoch is not None:
             on_epoch(row)
         if run is not None and folder is not None:
             with (run / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             if time.monotonic() - saved >= config.checkpoint_every or epoch == config.epochs:
-                progress = {"history": history, "misses": misses, "best_value": best_value}
-                save_checkpoint(folder, model, optimizer, rng, best, progress)
+                facts = {k: value for k, value in vars(progress).items() if k != "best"}
+                save_checkpoint(folder, model, optimizer, rng, progress.best, facts)
                 saved = time.monotonic()
-    if best:
-        model.load_state_dict(best)
-    return history
+    if progress.best:
+        model.load_state_dict(progress.best)
+    return progress.history
+
+
+def _schedule_rate(optimizer: torch.optim.Optimizer, config: Steps, epoch: int) -> None:
+    """Set the learning rates of an epoch: constant, or falling linearly."""
+    if config.schedule == "linear":
+        for group in optimizer.param_groups:
+            left = 1 - (epoch - 1) / config.epochs
+            group["lr"] = config.learning_rate * group["share"] * left
 
 
 def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
