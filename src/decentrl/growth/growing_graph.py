@@ -66,7 +66,7 @@ class GrowingGraph:
         self.arrivals.add(trained.auxiliary)
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
-        self._trained_mask: Tensor | None = None
+        self._trained_has_vector: Tensor | None = None
         self._has_vector: Tensor | None = None
         self._known: Ids | None = None
 
@@ -87,14 +87,14 @@ class GrowingGraph:
         """
         if self._has_vector is not None:
             return self._has_vector
-        if self._trained_mask is None:
+        if self._trained_has_vector is None:
             vectors = self.trained.vectors
             whole = vectors.all() if isinstance(vectors, MappedRows) else vectors
             blocks = range(0, len(whole), 2**16)
             found = [whole[i : i + 2**16].any(1).cpu() for i in blocks]
-            self._trained_mask = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
-        later = torch.zeros(len(self.entities) - len(self._trained_mask), dtype=torch.bool)
-        mask = torch.cat((self._trained_mask, later))
+            self._trained_has_vector = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
+        later = torch.zeros(len(self.entities) - len(self._trained_has_vector), dtype=torch.bool)
+        mask = torch.cat((self._trained_has_vector, later))
         width = self.trained.vectors.shape[1]
         for i, row in self.rows.items():
             mask[i] = bool(row[:width].any())
@@ -240,6 +240,7 @@ class Growing:
 
     @property
     def model(self) -> Newcomers:
+        """The model that computes rows, built at its first use."""
         if self._model is None:
             self._model = self.newcomers()
         return self._model

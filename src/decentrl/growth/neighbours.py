@@ -29,6 +29,7 @@ class NormalisedVectors:
         return self.shape[0]
 
     def rows(self, chosen: slice) -> Tensor:
+        """The vectors of consecutive ids, [k, d]."""
         return torch.nn.functional.normalize(self._vectors[chosen])
 
 

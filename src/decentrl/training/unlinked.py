@@ -157,10 +157,11 @@ def learn_confidence(
 
 
 def _evidence(cosine: Scores, config: MatchingConfig) -> tuple[Tensor, Tensor]:
-    pairs, cosines = best_pairs(cosine, config.matcher, config)
-    seen = evidence(pairs, cosines)
-    return seen.found, seen.features
+    """Each row's best column by the configured matcher, and the features of that pair."""
+    best = evidence(*best_pairs(cosine, config.matcher, config))
+    return best.found, best.features
 
 
 def _on(ids: Ids, like: Tensor) -> Tensor:
+    """The ids as a tensor on the device of ``like``."""
     return torch.from_numpy(ids).to(like.device)
