@@ -1,4 +1,4 @@
-"""Complete a graph of the world, then let a country arrive that nobody knew in training.
+"""Link prediction: complete a graph of the world, then add a country unseen in training.
 
 python examples/complete_world.py
 """
@@ -11,17 +11,17 @@ from decentrl import Predictor
 
 
 def main(*settings: str) -> Predictor:
-    """Train on GeoNames facts inside the package, ask, add an entity, and ask about it."""
+    """Train on the packaged GeoNames facts, predict, add an entity, and predict its facts."""
     predictor = Predictor.from_preset("quick", *settings).fit("world/geonames")
     rows = predictor.evaluate().rows
     print(f"filtered MRR {rows[0]['mrr']:.3f}, by frequency {predictor.frequency()['mrr']:.3f}")
 
-    print("\nThree questions that were held out, the answer, and how sure it is:")
+    print("\nThree held-out queries, the predicted answer, and its probability:")
     for row in predictor.test_predictions().to_pylist()[100:400:100]:
         right = "right" if row["correct"] else f"wrong, it is {row['truth'][0]}"
-        print(f"  {line(row)} ({row['asked']} asked, {right})")
+        print(f"  {line(row)} (predicted: {row['asked']}; {right})")
 
-    # A new entity: its vector is made of its neighbours, nothing is trained.
+    # A new entity: its vector is computed from its neighbours, nothing is trained.
     predictor.add(
         [
             ("New Land", "borders", "France"),
@@ -37,11 +37,13 @@ def main(*settings: str) -> Predictor:
 
 
 def show(predictor: Predictor, **question: str) -> None:
+    """Print the three best answers to a query."""
     for row in predictor.predict(**question, top=3).to_pylist():
         print(f"  {line(row)}")
 
 
 def line(row: dict[str, Any]) -> str:
+    """A predicted triple and its probability as text."""
     return f"{row['head']} – {row['relation']} → {row['tail']}   {row['probability']:.2f}"
 
 

@@ -1,8 +1,8 @@
-"""A DAN as a layer of your own model: who belongs to which club, new members included.
+"""A DAN as a layer of your own model: classify the nodes of a graph, new nodes included.
 
-Two clubs, whose members mostly know each other. The model is trained to tell the clubs apart; then
-somebody joins whom it has never seen, and is placed at once by the company they keep: a DAN never
-reads an entity's own embedding, so a new entity lacks nothing. No retraining.
+Two clubs, whose members mostly know each other. The model is trained to classify members by club.
+Then members join that it has never seen, and are classified at once, without training, by their
+acquaintances: a DAN never reads an entity's own embedding, so a new entity needs none.
 
     python examples/dan_layer.py
 """
@@ -14,11 +14,11 @@ from torch import nn
 from decentrl.nn import DAN, GraphView
 
 MEMBERS, NEW, DIM, LAYERS = 60, 4, 16, 2
-N = MEMBERS + NEW  # the last few ids are those of members who join later
+N = MEMBERS + NEW  # the last few ids are those of members that join later
 
 
 class Classifier(nn.Module):
-    """Input embeddings, a DAN over them, and a linear layer on what the DAN gives back."""
+    """Input embeddings, a DAN over them, and a linear layer on the DAN's output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,9 +40,9 @@ triples = np.insert(friends, 1, 0, axis=1)  # (member, knows, member): one relat
 model = Classifier()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 view = GraphView.build([triples], N, 1, layers=LAYERS)
-taught = torch.arange(MEMBERS // 2)  # the clubs of half of the members are told
+labelled = torch.arange(MEMBERS // 2)  # training labels: the clubs of half of the members
 for _ in range(100):
-    loss = nn.functional.cross_entropy(model(view)[taught], clubs[taught])
+    loss = nn.functional.cross_entropy(model(view)[labelled], clubs[labelled])
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -53,6 +53,8 @@ seen = view.seen.numpy()  # only these have a trained embedding
 grown = GraphView.build([triples, np.array(acquaintances)], N, 1, layers=LAYERS, seen=seen)
 with torch.no_grad():
     right = model.eval()(grown).argmax(1) == clubs
-print(f"{right[MEMBERS // 2 : MEMBERS].float().mean():.0%} of the members not taught are right")
+print(
+    f"{right[MEMBERS // 2 : MEMBERS].float().mean():.0%} of the members without a label are right"
+)
 for new in newcomers:
     print(f"newcomer {new}: club {clubs[new]}, {'found' if right[new] else 'missed'}")

@@ -1,4 +1,4 @@
-"""Align two graphs of the world, then take the vectors elsewhere: to NumPy, Parquet and Gensim.
+"""Align two graphs of the world, then export the vectors to NumPy, Parquet and Gensim.
 
 python examples/export_vectors.py
 """
@@ -17,7 +17,7 @@ from decentrl.storage.export import Part, export_vectors
 
 
 def main(folder: Path) -> None:
-    """Train for a few seconds on two graphs inside the package and export what was learned."""
+    """Train for a few seconds on two packaged graphs and export the vectors."""
     task = load_dataset("world")
     assert isinstance(task, AlignmentTask)
     aligner = Aligner.from_preset("tiny", "training.epochs=5").fit(task)

@@ -1,4 +1,4 @@
-"""A graph that grows: train on Monday, add on Tuesday, ask, explain, compact, train again.
+"""A growing graph: train on Monday, add on Tuesday, match, explain, compact, train again.
 
 python examples/growing_world.py days
 
@@ -17,11 +17,11 @@ TUESDAY = (
     "Angola", "Bolivie", "Brésil", "Bulgarie", "Canada", "Estonie", "Irak", "Jamaïque", "Liban",
     "Mongolie", "Mozambique", "Namibie", "Népal", "Pakistan", "Portugal", "Pérou",
 )  # fmt: skip
-"""Countries that nobody has told Monday's graph of."""
+"""Countries that are not in Monday's graph."""
 
 
 def write_days(folder: Path) -> None:
-    """``world``, the dataset inside the package, as it would have come on two days."""
+    """Write ``world``, the dataset inside the package, as files of two days."""
     task = load_dataset("world")
     assert isinstance(task, AlignmentTask)
     later, earlier = [], []
@@ -46,12 +46,13 @@ def write_days(folder: Path) -> None:
 
 
 def rows(graph: KnowledgeGraph) -> list[tuple[str, str, str]]:
+    """The triples of a graph, as labels."""
     entities, relations = graph.entities, graph.relations
     return [(entities[h], relations[r], entities[t]) for h, r, t in graph.triples.tolist()]
 
 
 def main(folder: Path, *settings: str) -> None:
-    """The days of a graph, in Python."""
+    """Train, add, match, explain, compact and train again."""
     write_days(folder)
     monday, tuesday, right, links, test = (
         folder / f"{name}.tsv" for name in ("monday", "tuesday", "right", "links", "test")
@@ -60,10 +61,10 @@ def main(folder: Path, *settings: str) -> None:
     aligner = Aligner.from_preset("quick", *settings).fit(monday, right, links, test_links=test)
     aligner.save(folder / "run")
 
-    # Tuesday: add, and ask at once. What was added is on the disk when `add` returns.
+    # Tuesday: add, and match at once. What was added is on the disk when `add` returns.
     with Aligner.load(folder / "run", durable=True) as aligner:
-        told = aligner.add(tuesday, side="left")
-        print(f"{told.triples} triples and {told.entities} entities came on Tuesday")
+        addition = aligner.add(tuesday, side="left")
+        print(f"{addition.triples} triples and {addition.entities} entities came on Tuesday")
         show(aligner, folder)
         print("\nPortugal is made of")
         for reason in aligner.explain("Portugal")[:3]:
@@ -82,7 +83,7 @@ def main(folder: Path, *settings: str) -> None:
 
 
 def show(aligner: Aligner, folder: Path) -> None:
-    """How many of the new countries find their counterpart."""
+    """Print how many of the new countries are matched with their counterpart."""
     lines = (folder / "tuesday-links.tsv").read_text("utf-8").splitlines()
     truth = dict(line.split("\t") for line in lines)
     found = {row["left"]: row["right"] for row in aligner.match(TUESDAY).to_pylist()}

@@ -2,8 +2,7 @@
 
 python examples/own_encoder.py
 
-An entity is the mean of its neighbours' input embeddings, put through one linear map. That is all
-that has to be written; settings, presets, checkpoints, bundles, growth and explanations come along.
+An entity's vector is the mean of its neighbours' input embeddings, put through one linear map.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from decentrl.views.base import INPUTS
 
 @dataclass(frozen=True)
 class MeanSettings(EncoderSettings):
-    """What `--set model.KEY=VALUE` and `decentrl settings` know of it."""
+    """The encoder's settings, for `--set model.KEY=VALUE` and `decentrl settings`."""
 
     encoder: ClassVar[str] = "mean"
 
@@ -42,6 +41,8 @@ PRESET: dict[str, dict[str, Any]] = {"propagation": {"weight": 0.0}, "training":
 
 @register_view(MeanSettings, PRESET)
 class MeanView(View):
+    """The encoder: its weights, its training objective, its vectors and those of new entities."""
+
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         self.config, self.dim = config, config.model.dim
@@ -51,14 +52,14 @@ class MeanView(View):
         self.reach = 0  # newcomers do not read each other
 
     def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> Any:
-        """``first`` joins entities to neighbours seen in training; ``seen`` says which are."""
+        """The graph: ``first``, edges entity ← neighbour, and ``seen``, the trained entities."""
         return graph.relational_view(trained_on, device)
 
     def objective(self, structure: RelationalView, data: TrainingData) -> MeanObjective:
         return MeanObjective(self, structure, data)
 
     def forward(self, inputs: Tensor, structure: RelationalView) -> tuple[Tensor, Tensor]:
-        """Vectors of length 1, and the means they are made of, [n, dim] each."""
+        """Vectors of length 1, and the means they are computed from, [n, dim] each."""
         means = pool(inputs, structure.first)
         return F.normalize(self.map(means), dim=1), means
 
@@ -71,20 +72,20 @@ class MeanView(View):
 
     @torch.no_grad()
     def newcomers(self, part: Part) -> Rows:
-        """The same from the neighbours' inputs as they were kept; `self.entities` is empty here."""
+        """Rows of new entities, from stored inputs of neighbours; `self.entities` is empty here."""
         inputs = part.memory(INPUTS)
         vectors, means = self(inputs, part.relational_view())
         return Rows(vectors, {INPUTS: torch.where(part.new[:, None], means, inputs)})
 
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
-        """Every neighbour has the same weight, whatever relation leads to it."""
+        """Attention weights for explanations: equal for all neighbours, by any relation."""
         near = part.relational_view().first
         weights = 1 / near.degrees()[near.rows]
         return [Attention(near.rows, near.columns, torch.full_like(near.rows, -1), weights)]
 
 
 class MeanObjective(LinkObjective):
-    """Each left end finds its right end among those of all links of the batch, and vice versa."""
+    """Cross-entropy of each link's right end among those of the batch, and vice versa."""
 
     def loss(self, batch: np.ndarray[Any, Any], rng: np.random.Generator) -> Tensor:
         vectors, _ = self.model(self.model.entities, self.structure)
@@ -99,7 +100,6 @@ def main(folder: Path, *settings: str) -> None:
     losses = [row["loss"] for row in aligner.history]
     print(f"trained {len(losses)} epochs: the loss fell from {losses[0]:.2f} to {losses[-1]:.2f}")
     aligner.save(folder)
-
     aligner = Aligner.load(folder)
     print(f"Portugal is {aligner.match(['Portugal'])['right'][0]} in the other graph")
     new = [("Atlantide", "langue officielle", "portugais"), ("Atlantide", "monnaie", "euro")]

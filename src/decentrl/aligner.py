@@ -222,7 +222,7 @@ class Aligner(GrowingModel[AlignmentState]):
         return replace(self.learned, potentials=self._potentials.to_tensors())
 
     def _compacted(self) -> AlignmentState:
-        potentials = self._potentials.settled(self.growing)
+        potentials = self._potentials.updated_tensors(self.growing)
         return replace(super()._compacted(), potentials=potentials)
 
     # Looking

@@ -15,7 +15,7 @@ def test_the_example_places_newcomers_without_retraining() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    share = re.search(r"(\d+)% of the members not taught are right", done.stdout)
+    share = re.search(r"(\d+)% of the members without a label are right", done.stdout)
     assert share is not None
     assert int(share[1]) >= 90
     assert re.findall(r"newcomer \d+: club \d, (\w+)", done.stdout) == ["found"] * 4

@@ -197,8 +197,8 @@ def test_what_two_states_differ_in() -> None:
         return Growth(side, none, [str(i) for i in range(n)], first, np.array(ids, np.int64), rows)
 
     a, b, c = growth("left", 5, 2, 5, 6), growth("left", 7, 0, 5), growth("right", 3, 1, 3)
-    assert neighbours.touched([], [], "left").tolist() == []
-    assert neighbours.touched([a], [a], "left").tolist() == []
-    assert neighbours.touched([a], [a, b, c], "left").tolist() == [5]
-    assert neighbours.touched([a, c], [b], "left").tolist() == [5, 6]
-    assert neighbours.touched([a, c], [b], "right").tolist() == [3]
+    assert neighbours.changed_entities([], [], "left").tolist() == []
+    assert neighbours.changed_entities([a], [a], "left").tolist() == []
+    assert neighbours.changed_entities([a], [a, b, c], "left").tolist() == [5]
+    assert neighbours.changed_entities([a, c], [b], "left").tolist() == [5, 6]
+    assert neighbours.changed_entities([a, c], [b], "right").tolist() == [3]

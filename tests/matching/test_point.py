@@ -1,4 +1,4 @@
-"""One entity asked alone is answered as if all had been matched together."""
+"""One entity alone is matched as if all had been matched together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from decentrl.config import MatchingConfig
 from decentrl.matching.confidence import evidence
 from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.matches import KEPT, answer
-from decentrl.matching.point import COLUMNS, ROWS, End, Found, Potentials, ask, rescored
+from decentrl.matching.point import (
+    COLUMNS,
+    ROWS,
+    CandidatePairs,
+    End,
+    Potentials,
+    find_candidates,
+    rescore,
+)
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import top_pairs
 from decentrl.storage.index import ExactIndex
 
 N, M, D = 30, 40, 6
 CONFIG = MatchingConfig(temperature=0.1)
-NOBODY = torch.empty(0, dtype=torch.int64)
+NONE = torch.empty(0, dtype=torch.int64)
 
 
 def unit(n: int, seed: int) -> Tensor:
@@ -36,17 +44,17 @@ def solve(matcher: str, config: MatchingConfig = CONFIG) -> tuple[Scores, Potent
     scores = apply_matcher(Scores.cosine(LEFT[IDS[0]], RIGHT[IDS[1]]), matcher, config)
     if matcher == "cosine":
         return scores, Potentials(matcher, config, (torch.zeros(N), torch.zeros(M)))
-    return scores, Potentials.of(scores, IDS, (N, M), matcher, config)
+    return scores, Potentials.from_scores(scores, IDS, (N, M), matcher, config)
 
 
 def question(
-    potentials: Potentials, asked: Tensor, counterparts: Tensor = NOBODY, near: bool = False
-) -> Found:
-    return ask(potentials, ENDS, asked, counterparts, top=3, rivals=True, near=near)
+    potentials: Potentials, asked: Tensor, counterparts: Tensor = NONE, near: bool = False
+) -> CandidatePairs:
+    return find_candidates(potentials, ENDS, asked, counterparts, top=3, rivals=True, near=near)
 
 
 def without_rows(potentials: Potentials) -> Potentials:
-    """As if nobody of the asked graph had been in the full problem."""
+    """As if no entity of the rows had been in the full problem."""
     unknown = torch.full((N,), torch.nan)
     columns = potentials.solved[COLUMNS]
     return Potentials(potentials.matcher, potentials.config, (unknown, columns))
@@ -55,7 +63,7 @@ def without_rows(potentials: Potentials) -> Potentials:
 @pytest.mark.parametrize("matcher", MATCHERS)
 def test_an_answer_and_its_evidence_are_those_of_the_full_problem(matcher: str) -> None:
     scores, potentials = solve(matcher)
-    pairs, cosines = rescored(top_pairs(scores, KEPT), scores)
+    pairs, cosines = rescore(top_pairs(scores, KEPT), scores)
     every, seen = answer(pairs, cosines, top=3), evidence(pairs, cosines)
     for i in range(len(IDS[0])):
         found = question(potentials, torch.tensor([i]))
@@ -71,7 +79,7 @@ def test_an_answer_and_its_evidence_are_those_of_the_full_problem(matcher: str) 
 def test_an_own_term_that_is_not_known_is_made_as_the_full_problem_makes_it(matcher: str) -> None:
     scores, potentials = solve(matcher)
     found = question(without_rows(potentials), IDS[0])
-    expected = rescored(top_pairs(scores, 3), scores)[0].best(1)
+    expected = rescore(top_pairs(scores, 3), scores)[0].best(1)
     best = found.pairs.best(1)
     assert torch.equal(found.columns[best[1]], expected[1])
     assert torch.allclose(best[0], expected[0], atol=1e-5)
@@ -84,9 +92,9 @@ def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: s
     _, potentials = solve(matcher, config)
     known = potentials.solved[COLUMNS].clone()
     sizes = (~potentials.solved[ROWS].isnan()).sum(), (~known.isnan()).sum()
-    potentials.forget(COLUMNS, torch.arange(3), M)
+    potentials.discard(COLUMNS, torch.arange(3), M)
     assert potentials.solved[COLUMNS][:3].isnan().all()
-    made = potentials.values(COLUMNS, FREE[1], NOBODY, (LEFT, RIGHT))
+    made = potentials.values(COLUMNS, FREE[1], NONE, (LEFT, RIGHT))
     shift = 0.0
     if matcher == "sinkhorn":  # three columns fewer to share the rows' mass
         shift = 0.1 * torch.log(sizes[1] / (sizes[1] - 3)).item()
@@ -99,8 +107,8 @@ def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: s
 def test_a_known_counterpart_is_a_candidate_for_who_asks() -> None:
     _, potentials = solve("sinkhorn")
     linked, counterpart = torch.tensor([N - 1]), torch.tensor([M - 1])
-    alone = ask(potentials, ENDS, linked, NOBODY, top=M, rivals=False, near=False)
-    both = ask(potentials, ENDS, linked, counterpart, top=M, rivals=False, near=False)
+    alone = find_candidates(potentials, ENDS, linked, NONE, top=M, rivals=False, near=False)
+    both = find_candidates(potentials, ENDS, linked, counterpart, top=M, rivals=False, near=False)
     assert (M - 1 in alone.columns.tolist(), M - 1 in both.columns.tolist()) == (False, True)
     for found in (alone, both):  # every row's mass is 1
         mass = (found.pairs.values.double() / CONFIG.temperature).exp().sum()
@@ -111,7 +119,7 @@ def test_a_known_counterpart_is_a_candidate_for_who_asks() -> None:
 def test_by_what_was_found_a_term_is_the_same_if_all_were_found(matcher: str) -> None:
     _, potentials = solve(matcher)
     potentials = without_rows(potentials)
-    exact, near = (question(potentials, torch.tensor([1, N - 2]), NOBODY, x) for x in (False, True))
+    exact, near = (question(potentials, torch.tensor([1, N - 2]), NONE, x) for x in (False, True))
     best = [found.pairs.best(2) for found in (exact, near)]
     rows = [torch.searchsorted(found.rows, torch.tensor([1, N - 2])) for found in (exact, near)]
     assert torch.allclose(best[0][0][rows[0]], best[1][0][rows[1]], atol=1e-5)
@@ -126,10 +134,14 @@ def test_where_nobody_is_free_only_the_counterpart_is_found(matcher: str) -> Non
     )
     asked = torch.tensor([2])
     for near in (False, True):
-        found = ask(potentials, (ends[0], ends[1]), asked, NOBODY, top=2, rivals=True, near=near)
+        found = find_candidates(
+            potentials, (ends[0], ends[1]), asked, NONE, top=2, rivals=True, near=near
+        )
         assert answer(found.pairs, found.cosines, top=2).columns.tolist() == [[-1, -1]]
         one = torch.tensor([5])
-        found = ask(potentials, (ends[0], ends[1]), asked, one, top=2, rivals=True, near=near)
+        found = find_candidates(
+            potentials, (ends[0], ends[1]), asked, one, top=2, rivals=True, near=near
+        )
         assert found.columns.tolist() == [5]
         assert found.pairs.values.isfinite().all()
 

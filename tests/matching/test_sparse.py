@@ -19,7 +19,6 @@ from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.similarity import Scores, csls, sinkhorn
 from decentrl.matching.sparse import (
     SparseScores,
-    apply_sparse_matcher,
     sparse_csls,
     sparse_sinkhorn,
     top_pairs,
@@ -128,7 +127,7 @@ def test_with_every_pair_kept_nothing_is_lost(
     n: int, m: int, dtype: torch.dtype, matcher: str
 ) -> None:
     cosine = Scores.cosine(unit(n, 0).to(dtype), unit(m, 1).to(dtype), TINY)
-    found = apply_sparse_matcher(top_pairs(cosine, max(n, m)), matcher, MatchingConfig())
+    found = apply_matcher(top_pairs(cosine, max(n, m)), matcher, MatchingConfig())
     expected = dense(apply_matcher(cosine, matcher, MatchingConfig()))
     assert len(found) == n * m
     assert found.values.dtype == dtype
@@ -185,12 +184,12 @@ def test_sinkhorn_stays_finite_where_no_matching_exists() -> None:
 def test_nothing_stored_is_nothing_matched(shape: tuple[int, int], matcher: str) -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     pairs = SparseScores(nothing, nothing, torch.zeros(0), shape)
-    scores = apply_sparse_matcher(pairs, matcher, MatchingConfig())
+    scores = apply_matcher(pairs, matcher, MatchingConfig())
     assert (len(scores), scores.shape) == (0, shape)
     assert scores.best(2)[1].tolist() == [[-1, -1]] * shape[0]
     if 0 in shape:
         empty = Scores.cosine(torch.zeros(shape[0], 4), torch.zeros(shape[1], 4))
-        assert len(apply_sparse_matcher(top_pairs(empty, 2), matcher, MatchingConfig())) == 0
+        assert len(apply_matcher(top_pairs(empty, 2), matcher, MatchingConfig())) == 0
 
 
 def test_twins_are_kept_by_their_number_whatever_the_blocks() -> None:
@@ -217,15 +216,16 @@ def test_keeping_the_best_of_six_thousand_entities_keeps_to_the_budget() -> None
         import torch
         from decentrl.config import MatchingConfig
         from decentrl.matching.similarity import Scores
-        from decentrl.matching.sparse import apply_sparse_matcher, top_pairs
+        from decentrl.matching.matchers import apply_matcher
+        from decentrl.matching.sparse import top_pairs
 
         torch.set_num_threads(1)
 
         def match(n, budget):
             vectors = torch.nn.functional.normalize(torch.randn(n, 8), dim=1)
             cosine = Scores.cosine(vectors, vectors.flip(0), budget)
-            apply_sparse_matcher(top_pairs(cosine, 5), "csls", MatchingConfig())
-            apply_sparse_matcher(top_pairs(cosine, 5), "sinkhorn", MatchingConfig())
+            apply_matcher(top_pairs(cosine, 5), "csls", MatchingConfig())
+            apply_matcher(top_pairs(cosine, 5), "sinkhorn", MatchingConfig())
 
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

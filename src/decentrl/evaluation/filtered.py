@@ -1,4 +1,4 @@
-"""Ranks of right answers among all entities, other known answers left out, in blocks."""
+"""Filtered ranks of right answers among all entities, computed in blocks."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 
 Score = Callable[[Tensor, Tensor], Tensor]
-"""Entities and relations, int64[b] each → the scores of all answers, [b, n]."""
+"""Score function: entities and relations, int64[b] each → scores of all entities, [b, n]."""
 
 
 def rank_answers(
     score: Score,
-    asked: Queries,
+    queries: Queries,
     known: Queries,
     n_entities: int,
     *,
     device: torch.device | str = "cpu",
     tolerance: float = TOLERANCE,
 ) -> Ranks:
-    """Rank every answer of ``asked``; the other answers in ``known`` to its question do not count.
+    """Rank every answer of ``queries``, without the other answers that ``known`` has to the query.
 
     Args:
-        score: of all entities for some questions.
-        known: everything known to be true; may or may not hold the answers themselves.
+        score: scores all entities for a batch of queries.
+        known: all queries with all true answers; may or may not hold those of ``queries``.
         tolerance: two scores are tied if they differ by at most this share of the largest absolute
-            score of their question.
+            score of their query.
     Returns:
-        ranks in the order of ``asked.answers``.
+        ranks in the order of ``queries.answers``.
     """
-    better = torch.empty(len(asked.answers), dtype=torch.int64)
+    better = torch.empty(len(queries.answers), dtype=torch.int64)
     tied = torch.empty_like(better)
-    places = known.find(asked.entities, asked.relations)
+    places = known.find(queries.entities, queries.relations)
     size = max(1, CELLS // max(1, n_entities))
-    for start in range(0, len(asked), size):
-        chosen = np.arange(start, min(start + size, len(asked)))
-        entities = torch.from_numpy(asked.entities[chosen]).to(device)
-        relations = torch.from_numpy(asked.relations[chosen]).to(device)
+    for start in range(0, len(queries), size):
+        chosen = np.arange(start, min(start + size, len(queries)))
+        entities = torch.from_numpy(queries.entities[chosen]).to(device)
+        relations = torch.from_numpy(queries.relations[chosen]).to(device)
         block = score(entities, relations)
         largest = torch.maximum(block.amax(1), -block.amin(1))
         slack = tolerance * largest if tolerance else torch.zeros_like(largest)
 
-        rows, index = asked.places(chosen)
-        answers = asked.answers[index]
+        rows, index = queries.places(chosen)
+        answers = queries.answers[index]
         at = torch.from_numpy(rows).to(device)
         right = block[at, torch.from_numpy(answers).to(device)]
         high, low = right + slack[at], right - slack[at]
         above, level = count_above(block, at, high, low)
 
-        # Take away what the other right answers add to the counts: a pair for each of them.
+        # Subtract what the other right answers add to the counts: a pair for each of them.
         has = places[chosen] >= 0
         sizes = np.where(has, known.sizes[places[chosen]], 0) if len(known) else 0 * chosen
         others, begins = sizes[rows], known.indptr[places[chosen]][rows]

@@ -1,4 +1,4 @@
-"""The answer of somebody who knows nothing but how often each answer was right."""
+"""Frequency baseline: score each entity by how often it answers the relation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from decentrl.graph.queries import Queries
 
 
 def frequency_scores(known: Queries, n_entities: int) -> Tensor:
-    """How often each entity answers each relation: [2 · n_relations, n_entities]."""
+    """Count how often each entity answers each relation: [2 · n_relations, n_entities]."""
     counts = np.zeros((2 * known.n_relations, n_entities), np.float32)
     np.add.at(counts, (np.repeat(known.relations, known.sizes), known.answers), 1)
     return torch.from_numpy(counts)
 
 
 def relation_categories(known: Queries) -> list[str]:
-    """``1-1``, ``1-N``, ``N-1`` or ``N-N`` for each relation: many are more than 1.5 on average."""
+    """Category of each relation, ``1-1``, ``1-N``, ``N-1`` or ``N-N``; N: above 1.5 on average."""
     names = []
     sizes = known.sizes
     for relation in range(known.n_relations):

@@ -1,4 +1,4 @@
-"""Metrics of all ranked answers, and of every group of them."""
+"""Link prediction metrics, over all answers and by group of answers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ Mask = npt.NDArray[np.bool_]
 
 
 def answer_metrics(ranks: Ranks) -> dict[str, float]:
+    """MRR, Hits@1, Hits@3, Hits@10 and mean rank."""
     found = summary(ranks, (1, 3, 10))
     return {name: found[name] for name in ("mrr", "hits@1", "hits@3", "hits@10", "mr")}
 
 
 def metrics_by_group(
-    asked: Queries, ranks: Ranks, known: Queries, new: Ids | None
+    queries: Queries, ranks: Ranks, known: Queries, new: Ids | None
 ) -> list[dict[str, Any]]:
-    """A row for all answers, each direction, category of relations, cell of the open world and
-    relation that has any: ``group``, ``name`` (of a relation, its id), ``n`` and the metrics.
+    """Metrics by group: all answers, direction, category of relations, open world, relation.
+
+    Returns a row for each group that has any answer: ``group``, ``name`` (of a relation, its id),
+    ``n`` and the metrics. In the open world, answers are grouped by whether the query's entity and
+    the answer are new.
 
     Args:
-        ranks: in the order of ``asked.answers``.
-        known: tells the categories of relations.
-        new: who came after training, int64[m]; where nobody did there are no cells.
+        ranks: in the order of ``queries.answers``.
+        known: queries from which the categories of relations are computed.
+        new: entities added after training, int64[m]; if None or empty, no open world rows.
     """
-    kinds = np.repeat(asked.relations, asked.sizes)
-    entities, answers = np.repeat(asked.entities, asked.sizes), asked.answers
-    relations, backwards = kinds % asked.n_relations, kinds >= asked.n_relations
+    kinds = np.repeat(queries.relations, queries.sizes)
+    entities, answers = np.repeat(queries.entities, queries.sizes), queries.answers
+    relations, backwards = kinds % queries.n_relations, kinds >= queries.n_relations
     groups: list[tuple[str, str | int, Mask]] = [
         ("all", "all", np.ones(len(kinds), bool)),
         ("direction", "tail", ~backwards),

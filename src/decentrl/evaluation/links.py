@@ -1,4 +1,4 @@
-"""The whole table of an alignment: directions × matchers × candidates × subsets."""
+"""Entity alignment metrics: directions × matchers × candidates × subsets of links."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def evaluate_links(
                 found[direction, matcher, "all"] = rank(scores, targets)
             del cosine, scores
         cosines.turn()
-    for (direction, matcher, among), ranks in sorted(found.items(), key=_test_first):
+    test_first = sorted(found.items(), key=lambda item: item[0][2] != "test")
+    for (direction, matcher, among), ranks in test_first:
         place = {"direction": direction, "matcher": matcher, "candidates": among}
         rows += [{**place, **row} for row in _metrics_by_subset(ranks, unknown)]
     return rows, {m: found[DIRECTIONS[0], m, "test"] for m in MATCHERS if "test" in candidates}
@@ -74,9 +75,9 @@ def evaluate_links(
 class _Cosines:
     """Cosines of the ends of links on one side with all entities of the other side.
 
-    They share one matrix, if it keeps to the budget and no entity is in two of the links. Its
-    first k columns are the other ends of the links, the rest are all other entities, so that
-    the cosines of the ends with each other are computed once for both directions.
+    Both kinds of candidates share one matrix, if it keeps to the budget and no entity is in two of
+    the links. Its first k columns are the other ends of the links, the rest are all other
+    entities, so that the cosines among the ends are computed once for both directions.
     """
 
     def __init__(self, sides: tuple[Tensor, Tensor], links: Tensor, budget: int) -> None:
@@ -89,10 +90,11 @@ class _Cosines:
         self.square = False  # whether the first k columns are filled
 
     def ends(self) -> tuple[Tensor, Tensor]:
+        """Vectors of the two ends of the links, [k, d] each."""
         return self.sides[0][self.links[:, 0]], self.sides[1][self.links[:, 1]]
 
     def among_ends(self) -> Scores:
-        """k × k: link i's own pair is (i, i)."""
+        """Cosines among the ends of links, k × k; link i's own pair is (i, i)."""
         mine, theirs = self.ends()
         if self.shared is None:
             return Scores.cosine(mine, theirs, self.budget)
@@ -103,7 +105,7 @@ class _Cosines:
         return Scores(mine, theirs, self.budget, kept=kept)
 
     def among_all(self) -> tuple[Scores, Tensor]:
-        """k × m, and the column of each link's own pair, int64[k]."""
+        """Cosines with all entities, k × m, and the column of each link's own pair, int64[k]."""
         others, ids = self.sides[1], self.links[:, 1]
         if self.shared is None:
             return Scores.cosine(self.ends()[0], others, self.budget), ids
@@ -131,10 +133,6 @@ def _transpose(matrix: Tensor, size: int = 512) -> None:
             swapped = above.t().clone()
             above.copy_(below.t().clone())
             below.copy_(swapped)
-
-
-def _test_first(item: tuple[tuple[str, str, str], Ranks]) -> bool:
-    return item[0][2] != "test"
 
 
 def _metrics_by_subset(ranks: Ranks, unknown: Tensor | None) -> list[dict[str, Any]]:

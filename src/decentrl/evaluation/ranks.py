@@ -13,7 +13,7 @@ from decentrl.matching.similarity import Scores
 TOLERANCE = 1e-6
 """Two scores are tied if they differ by at most this much of the largest absolute score."""
 CELLS = 2**25
-"""Scores in memory at a time."""
+"""Number of scores in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,9 @@ def rank(scores: Scores, targets: Tensor, tolerance: float = TOLERANCE) -> Ranks
 
 
 def count_above(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """How many scores of row ``at[k]`` of ``block`` are above ``high[k]``, and how many others
-    not below ``low[k]``, int64[len(at)] each.
+    """Count the scores of row ``at[k]`` of ``block`` above ``high[k]``, and the tied ones.
+
+    Tied are those not above ``high[k]`` and not below ``low[k]``. Returns int64[len(at)] twice.
     """
     if block.device.type != "cpu":
         return _count_above_in_blocks(block, at, high, low)

@@ -1,7 +1,7 @@
-"""What a graph network reads in which an entity takes part in its own vector.
+"""Graph views with self-loops, for baseline networks such as GCN-Align.
 
-Rivals of the decentralised network read the graph this way. Nothing is masked: an entity that
-training has not seen has an input embedding like all others, the one it was given at random.
+Unlike in a decentralised network, an entity's own embedding takes part in its vector. Nothing is
+masked: an entity not seen in training keeps the random input embedding that it started with.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import counterpart_triples, entities_of
 
 LEAST = 0.3
-"""A relation is at least so functional, as in GCN-Align: otherwise hubs would pass on nothing."""
+"""Lower bound of functionality, as in GCN-Align: without it hubs would pass on almost nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class CentralisedView:
-    """Neighbours and the entity itself, of two graphs in one id space.
+    """Neighbourhoods with self-loops, of two graphs in one id space.
 
     Attributes:
-        near: one-hop neighbours, and itself.
-        weights: of the edges of ``near``, normalised symmetrically.
-        far: two-hop neighbours, and itself; without any edge unless asked for.
-        triples: head ← tail, one edge a triple.
-        shares: of each of these edges, 1 / how many triples its relation has.
-        offsets: relation ← entity: two edges a triple, to its head and its tail.
-        signed: of these edges, the share of the triple; negative for tails.
-        seen: bool[n_entities], has a triple in the training graph.
+        near: one-hop neighbours and the entity itself.
+        weights: weights of the edges of ``near``, normalised symmetrically.
+        far: two-hop neighbours and the entity itself; no edges without ``two_hop``.
+        triples: head ← tail, one edge per triple.
+        shares: 1 / number of triples of the relation, for each edge of ``triples``.
+        offsets: relation ← entity, two edges per triple, to its head and its tail.
+        signed: share of the triple for each edge of ``offsets``; negative for tails.
+        seen: bool[n_entities], whether an entity has a triple in the training graph.
     """
 
     near: Adjacency
@@ -56,12 +56,13 @@ class CentralisedView:
         counterparts: bool = False,
         trained_on: MergedGraph | None = None,
     ) -> CentralisedView:
-        """
+        """Build the view of a merged graph.
+
         Args:
-            functional: weigh neighbours by how functional the relations between are (GCN-Align).
-            two_hop: make ``far``.
-            counterparts: a triple between two seeds is told in the other graph too.
-            trained_on: the graph known in training, if this one has grown since.
+            functional: weight neighbours by the functionality of their relations (GCN-Align).
+            two_hop: fill ``far``.
+            counterparts: copy triples between two linked entities to the other graph.
+            trained_on: the graph of training, if this one has grown since.
         """
         n, left, right = graph.n_entities, graph.left, graph.right
         if counterparts:
@@ -70,14 +71,13 @@ class CentralisedView:
         if functional:
             near, values = _functional(triples, n, graph.n_relations)
         else:
-            near = _with_itself(neighbours(triples, n))
+            near = _with_self_loops(neighbours(triples, n))
             values = np.ones(near.n_edges)
-        nobody = np.empty(0, np.int64)
-        far = Adjacency.from_pairs(nobody, nobody, n, n)
+        none = np.empty(0, np.int64)
+        far = Adjacency.from_pairs(none, none, n, n)
         if two_hop:
-            far = _with_itself(two_hop_neighbours((left, right), n))
-        told = triples[np.lexsort((triples[:, 2], triples[:, 0]))]
-        h, r, t = told.T
+            far = _with_self_loops(two_hop_neighbours((left, right), n))
+        h, r, t = triples[np.lexsort((triples[:, 2], triples[:, 0]))].T
         shares = 1 / np.bincount(r, minlength=graph.n_relations)[r]
         offsets, signed = _valued(
             np.concatenate((r, r)),
@@ -103,7 +103,10 @@ class CentralisedView:
 def functionality(
     triples: Ids, n_relations: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of each relation: its distinct heads, and its distinct tails, by its triples; 1 if unused."""
+    """Functionality and inverse functionality of each relation, float64[n_relations] each.
+
+    Number of distinct heads (tails) / number of triples; 1 for a relation without triples.
+    """
     r = triples[:, 1]
     counts = np.bincount(r, minlength=n_relations)
 
@@ -116,7 +119,10 @@ def functionality(
 
 
 def _functional(triples: Ids, n: int, n_relations: int) -> tuple[Adjacency, NDArray[np.float64]]:
-    """a_ij = Σ of ifun(r) over triples (i, r, j) + Σ of fun(r) over triples (j, r, i); a_ii = 1."""
+    """GCN-Align's adjacency matrix, weighted by functionality.
+
+    a_ij = Σ of ifun(r) over triples (i, r, j) + Σ of fun(r) over triples (j, r, i); a_ii = 1.
+    """
     fun, ifun = (np.maximum(LEAST, kind) for kind in functionality(triples, n_relations))
     h, r, t = triples[triples[:, 0] != triples[:, 2]].T
     own = np.arange(n)
@@ -131,7 +137,7 @@ def _functional(triples: Ids, n: int, n_relations: int) -> tuple[Adjacency, NDAr
 def _valued(
     rows: Ids, columns: Ids, values: NDArray[np.float64], shape: tuple[int, int]
 ) -> tuple[Adjacency, NDArray[np.float64]]:
-    """A graph with a value an edge; those of parallel edges are added up."""
+    """A graph with one value per edge; values of parallel edges are summed."""
     codes, which = np.unique(rows * shape[1] + columns, return_inverse=True)
     graph = Adjacency.from_pairs(codes // shape[1], codes % shape[1], *shape)
     total = np.bincount(which.reshape(-1), weights=values, minlength=len(codes))
@@ -139,14 +145,14 @@ def _valued(
 
 
 def _normalised(graph: Adjacency, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """D^-½ A D^-½, where D holds the sums of rows."""
+    """Symmetrically normalised values, D^-½ A D^-½, where D holds the sums of rows."""
     rows, columns = graph.rows.numpy(), graph.columns.numpy()
     scale = np.bincount(rows, values, graph.n_rows) ** -0.5
     result: NDArray[np.float64] = values * scale[rows] * scale[columns]
     return result
 
 
-def _with_itself(graph: Adjacency) -> Adjacency:
+def _with_self_loops(graph: Adjacency) -> Adjacency:
     own = np.arange(graph.n_rows)
     rows = np.concatenate((graph.rows.numpy(), own))
     columns = np.concatenate((graph.columns.numpy(), own))

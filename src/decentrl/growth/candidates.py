@@ -15,7 +15,7 @@ from decentrl.growth.neighbours import Indexes
 from decentrl.growth.potentials import OTHER, PotentialCache
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
-from decentrl.matching.point import rescored
+from decentrl.matching.point import rescore
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.training.unlinked import Unlinked
@@ -62,7 +62,7 @@ class Candidates:
         if asked is None or not alone:
             kept = max(top, 50 if assign == "one-to-one" else KEPT)
             return self.together(side, asked, matcher, kept)
-        found = self.potentials.ask(
+        found = self.potentials.find_candidates(
             self.growing,
             self.indexes,
             np.unique(asked),
@@ -78,13 +78,13 @@ class Candidates:
         """The best pairs when all unlinked entities, and those asked for, are matched at once."""
         config, own = self.config, self.links[:, 0 if side == "left" else 1]
         if not config.keep and (asked is None or not np.isin(own, asked).any()):
-            mine, theirs, scores = self.potentials.whole(self.growing, side, matcher)
-            return mine, theirs, *rescored(top_pairs(scores, kept), scores)
+            mine, theirs, scores = self.potentials.score_unlinked(self.growing, side, matcher)
+            return mine, theirs, *rescore(top_pairs(scores, kept), scores)
         mine, theirs, cosine = self._unlinked(side, asked)
         if config.keep:
             return mine, theirs, *best_pairs(cosine, matcher, config, kept)
         scores = apply_matcher(cosine, matcher, config)
-        return mine, theirs, *rescored(top_pairs(scores, kept), scores)
+        return mine, theirs, *rescore(top_pairs(scores, kept), scores)
 
     def _unlinked(self, side: str, asked: Ids | None) -> tuple[Ids, Ids, Scores]:
         """Ids of both sides that matches range over, and their cosines."""

@@ -1,4 +1,4 @@
-"""When to train again: how far a grown graph has moved away from what was trained."""
+"""Drift: how far a grown graph has moved from the trained one, to decide when to train again."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.growing_graph import Growing
 from decentrl.views.base import INPUTS, STATES
 
 STALE = 1e-4
-"""1 - cos from which on a vector has moved; less may be rounding."""
+"""Least 1 - cos of a vector that counts as moved; less may be rounding."""
 SAMPLE = 2000
-"""Entities looked at where looking at all would take long."""
+"""Largest number of entities per side that ``expected`` is computed from."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far what is kept is from what is.
+    """How far a grown model's vectors are from those that a refresh would give.
 
     Attributes:
         drift: how far vectors would move in a refresh, the mean of 1 - cos over all entities that
             have a vector; 0 for a graph that has not grown.
-        entities, induced: how many have a vector, and how many of these training has not seen.
-        triples, arrived: how many there are, and how many of these came after training.
-        stale: trained entities whose vectors do not know of what has arrived around them.
-        expected: how well self-distillation recognises vectors: of the input embedding that it
-            tells from a vector, the cosine with the nearest one of another trained entity; the
+        entities, induced: number of entities with a vector, and of these not seen in training.
+        triples, arrived: number of triples, and of those added after training.
+        stale: number of trained entities whose vectors a refresh would change.
+        expected: how well self-distillation recognises vectors: the cosine of the input embedding
+            that it predicts from a vector with the nearest one of another trained entity; the
             mean over trained entities, and over induced ones. None without self-distillation.
-        calibration: of probabilities on held-out data; empty where there is none.
+        calibration: calibration of probabilities on held-out data; empty without such data.
     """
 
     drift: float
@@ -50,7 +50,7 @@ class Drift:
 def measure_drift(
     growing: Growing, refreshed: Mapping[str, Tensor], calibration: dict[str, float]
 ) -> Drift:
-    """Compare what is there with what a refresh would give.
+    """Measure how far the vectors are from those of a refresh.
 
     Args:
         refreshed: vectors that a refresh would give, by side.
@@ -78,6 +78,7 @@ def measure_drift(
 
 
 def _expected(growing: Growing) -> dict[str, float] | None:
+    """See :attr:`Drift.expected`."""
     head = _head(growing.model.model)
     if head is None:
         return None
@@ -90,15 +91,16 @@ def _expected(growing: Growing) -> dict[str, float] | None:
         inputs = F.normalize(graph.take(growing.model, INPUTS, old), dim=1)
         for name, ids in (("trained", old), ("induced", new)):
             if len(ids) and len(old) > 1:
-                told = F.normalize(head(_students(growing, graph, ids)), dim=1)
-                near = told @ inputs.t()
+                students = growing.model.students(graph.take(growing.model, STATES, ids))
+                predicted = F.normalize(head(students), dim=1)
+                near = predicted @ inputs.t()
                 near[torch.from_numpy(ids[:, None] == old)] = -1
                 found[name].append(near.amax(1))
     return {name: torch.cat(parts).mean().item() for name, parts in found.items() if parts}
 
 
 def _head(model: Any) -> Any:
-    """What tells an input embedding from what the encoder made, without dropout; or None."""
+    """Self-distillation's map from encoder outputs to input embeddings, without dropout."""
     distillation = getattr(model, "distillation", None)
     if distillation is None or distillation.variant == "none":
         return None
@@ -111,13 +113,6 @@ def _head(model: Any) -> Any:
         return made
 
     return head
-
-
-def _students(growing: Growing, graph: GrowingGraph, ids: Ids) -> Tensor:
-    """What self-distillation has learned to read: the layers that a vector is made of."""
-    states = graph.take(growing.model, STATES, ids)
-    made: Tensor = growing.model.students(states)
-    return made
 
 
 def _sample(ids: Ids, rng: np.random.Generator) -> Ids:

@@ -1,4 +1,4 @@
-"""Why an entity has the vector it has: which neighbours and relations it is made of."""
+"""Explanations of vectors: the weight of each neighbour and relation in an entity's vector."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from decentrl.growth.newcomers import VECTORS
 
 @dataclass(frozen=True)
 class Reason:
-    """One neighbour, by one relation.
+    """The weight of one neighbour, by one relation, in an entity's vector.
 
     Attributes:
         neighbour: its label.
         relation: its label; empty for a neighbour's neighbour.
         role: what the explained entity is in the triple, ``head`` or ``tail``.
         weight: how much attention the neighbour gets by this relation; all weights sum to 1.
-        moves: how far the vector would move without this neighbour: 1 - cos; None if not asked.
-        arrived: whether the triple came after training.
+        moves: how far the vector would move without this neighbour: 1 - cos; None if not computed.
+        arrived: whether the triple was added after training.
     """
 
     neighbour: str
@@ -38,16 +38,16 @@ class Reason:
 
 
 def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Reason]:
-    """What an entity's vector is made of, of all triples there are now.
+    """Explain an entity's vector by its neighbours, over all triples there are now.
 
-    The neighbour with the most weight comes first, by all its relations together.
+    The neighbour with the most weight, over all its relations together, comes first.
 
-    The weight of an edge is the mean of what the encoder's attentions give it, in every layer and
-    view; where seed propagation takes part, so does the share that the edge has in that.
+    The weight of an edge is the mean of its attention weights in every layer and view, and of its
+    share in seed propagation, where that takes part.
 
     Args:
-        moved: for so many of the weightiest neighbours, and for the last, tell how far the vector
-            moves without them.
+        moved: compute how far the vector moves without a neighbour for this many of the
+            weightiest neighbours, and for the last one.
     """
     graph = growing.sides[side]
     if set(growing.model.widths) == {VECTORS}:
@@ -66,8 +66,8 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
         of_neighbour[edge[0]] = of_neighbour.get(edge[0], 0.0) + weight
     order = sorted(edges, key=lambda edge: (-of_neighbour[edge[0]], edge[0], -weights[edge]))
     neighbours = list(dict.fromkeys(neighbour for neighbour, _, _ in order))
-    asked = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
-    shifts = {n: _shift(growing, graph, part, n) for n in asked}
+    measured = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
+    shifts = {n: _shift(growing, graph, part, n) for n in measured}
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
     relations = graph.trained.graph.relations
     reasons = []
@@ -88,11 +88,11 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
 
 
 Edge = tuple[int, int, str]
-"""A neighbour in local ids, a relation, and the role of the entity itself."""
+"""A neighbour in local ids, a relation, and the role of the explained entity."""
 
 
 def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
-    """The entity, as if it were to be made now, among its neighbours."""
+    """The neighbourhood of an entity from which its vector would be computed now."""
     if not graph.arrivals.is_trained(np.array([entity]))[0]:
         return graph.arrivals.neighbourhood(np.array([entity]), growing.model.reads_two_hops)
     triples = graph.arrivals.about(entity)
@@ -104,11 +104,12 @@ def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood
     local = triples.copy()
     local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
     dropped = graph.arrivals.dropped if growing.model.reads_two_hops else None
-    # All that is known of it counts, whenever it came.
+    # Triples from before and after training count alike.
     return Neighbourhood(entities, local, entities == entity, np.zeros(len(local), bool), dropped)
 
 
 def _edges(triples: Ids, own: int) -> list[Edge]:
+    """The distinct edges between ``own`` and other entities."""
     found: dict[Edge, None] = {}
     for head, relation, tail in triples.tolist():
         if head == own and tail != own:
@@ -121,7 +122,7 @@ def _edges(triples: Ids, own: int) -> list[Edge]:
 def _weights(
     growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int, edges: list[Edge]
 ) -> dict[Edge, float]:
-    """Of every edge; neighbours' neighbours that the encoder reads are added to ``edges``."""
+    """Weight of every edge; two-hop neighbours that the encoder reads are added to ``edges``."""
     model, shift = growing.model, graph.trained.shift
     n_relations = len(model.seen_relations)
     by_neighbour: dict[int, list[Edge]] = {}
@@ -136,18 +137,18 @@ def _weights(
         for neighbour, kind, weight in zip(
             columns, kinds, attention.weights[mine].tolist(), strict=True
         ):
-            if neighbour == own:  # who is joined to itself tells nothing new
+            if neighbour == own:  # a self-loop is no neighbour
                 continue
             role = "head" if kind < n_relations else "tail"
             same = [(neighbour, kind % n_relations - shift, role)]
-            if kind < 0:  # a neighbour, by whatever relation
+            if kind < 0:  # a neighbour, by any relation
                 same = by_neighbour.get(neighbour, [(neighbour, -1, "head")])
-            elif neighbour < 0:  # a relation, to whatever neighbour
+            elif neighbour < 0:  # a relation, to any neighbour
                 same = by_relation.get((kind % n_relations - shift, role), [])
             for edge in same:
                 total[edge] = total.get(edge, 0.0) + weight / len(same)
     edges[:] = list(total)
-    scale = sum(total.values())  # an attention that found nobody to attend to has no weights
+    scale = sum(total.values())  # 0 if no attention has any weight
     if not scale:
         raise InputError(
             f"nothing known reaches {graph.entities[int(part.entities[own])]!r}, so it has no "
@@ -158,7 +159,7 @@ def _weights(
 
 
 def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour: int) -> float:
-    """How far the vector moves without a neighbour: 1 - cos."""
+    """Distance by which the vector moves without a neighbour: 1 - cos."""
     apart = (part.triples[:, [0, 2]] != neighbour).all(axis=1)
     fewer = replace(part, triples=part.triples[apart], later=part.later[apart])
     with_it, without = (_vector(growing, graph, p) for p in (part, fewer))
@@ -166,6 +167,7 @@ def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour
 
 
 def _vector(growing: Growing, graph: GrowingGraph, part: Neighbourhood) -> Tensor:
+    """The vector computed from a neighbourhood, float64[d]."""
     rows = growing.make(graph, part)
     vector: Tensor = growing.model.split(rows)[VECTORS][0].to(torch.float64)
     return vector

@@ -1,9 +1,9 @@
-"""A graph that grows: entities that come after training, on top of a trained state.
+"""Growing graphs: triples and entities added to a trained model without training.
 
-The state is what was trained, and a list of additions on top of it; applying these one after the
-other gives the same labels, triples, rows and vectors in every process. Rows of trained entities
-are never touched. A new entity's row is made when triples about it arrive, and again whenever an
-addition could change it: so it does not matter in which order, or in how many pieces, triples came.
+The state is the trained one and a list of additions; applying these one after the other gives the
+same labels, triples, rows and vectors in every process. Rows of trained entities never change. A
+new entity's row is computed when triples about it arrive, and again whenever an addition could
+change it, so the order and the number of additions in which triples come do not matter.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Trained:
     """One graph as training, or the last compaction, has left it.
 
     Attributes:
-        graph: the training triples; its vocabularies may know more entities.
+        graph: the training triples; its vocabularies may have more entities.
         auxiliary: triples int64[n, 3] that arrived since and are part of the state.
-        vectors: of all entities, [n, d].
-        memory: gives rows of all entities by name, see :mod:`decentrl.growth.newcomers`; they may
-            have to be made first.
+        vectors: vectors of all entities, [n, d].
+        memory: returns rows of all entities by name, see :mod:`decentrl.growth.newcomers`; they may
+            have to be computed first.
         shift: a relation's id for the model minus its id in this graph.
     """
 
@@ -56,7 +56,7 @@ class Trained:
 
 
 class GrowingGraph:
-    """One graph, what it was and what came since."""
+    """One graph: its trained state and everything added since."""
 
     def __init__(self, trained: Trained) -> None:
         graph = trained.graph
@@ -66,41 +66,43 @@ class GrowingGraph:
         self.arrivals.add(trained.auxiliary)
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
-        self._spoken: Tensor | None = None
-        self._has: Tensor | None = None
+        self._trained_has_vector: Tensor | None = None
+        self._has_vector: Tensor | None = None
         self._known: Ids | None = None
 
-    # What there is now
+    # The state now
 
     @property
     def vectors(self) -> Tensor:
-        """Of all entities there are now, [n, d]."""
+        """Vectors of all entities there are now, [n, d]."""
         if self._grown is not None:
             return self._grown[: len(self.entities)]
         vectors = self.trained.vectors
         return vectors.all() if isinstance(vectors, MappedRows) else vectors
 
     def has_vector(self) -> Tensor:
-        """bool[n] on the CPU, the entities that something known reaches; the same object as long
-        as it is so."""
-        if self._has is not None:
-            return self._has
-        if self._spoken is None:
+        """Mask of the entities with a vector other than 0, bool[n] on the CPU.
+
+        The same object until the graph changes.
+        """
+        if self._has_vector is not None:
+            return self._has_vector
+        if self._trained_has_vector is None:
             vectors = self.trained.vectors
             whole = vectors.all() if isinstance(vectors, MappedRows) else vectors
             blocks = range(0, len(whole), 2**16)
             found = [whole[i : i + 2**16].any(1).cpu() for i in blocks]
-            self._spoken = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
-        later = torch.zeros(len(self.entities) - len(self._spoken), dtype=torch.bool)
-        spoken = torch.cat((self._spoken, later))
+            self._trained_has_vector = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
+        later = torch.zeros(len(self.entities) - len(self._trained_has_vector), dtype=torch.bool)
+        mask = torch.cat((self._trained_has_vector, later))
         width = self.trained.vectors.shape[1]
         for i, row in self.rows.items():
-            spoken[i] = bool(row[:width].any())
-        self._has = spoken
-        return spoken
+            mask[i] = bool(row[:width].any())
+        self._has_vector = mask
+        return mask
 
     def take_vectors(self, ids: Ids) -> Tensor:
-        """Of some entities, [k, d]; no others are read."""
+        """Vectors of some entities, [k, d]; no others are read."""
         vectors = self.trained.vectors if self._grown is None else self._grown
         if isinstance(vectors, MappedRows):
             return vectors.take(ids)
@@ -108,11 +110,11 @@ class GrowingGraph:
 
     @property
     def graph(self) -> KnowledgeGraph:
-        """The training triples, with the vocabulary of all that is there now."""
+        """The training triples, with the vocabulary of all entities there are now."""
         return replace(self.trained.graph, entities=self.entities.copy())
 
-    def knows(self, triples: Ids) -> Any:
-        """bool[n]: the triples that training has seen or that have arrived."""
+    def contains(self, triples: Ids) -> Any:
+        """Whether each triple is in the training graph or was added, bool[n]."""
         relations = len(self.trained.graph.relations)
         sizes = (len(self.trained.graph.entities), relations, len(self.trained.graph.entities))
         if self._known is None:
@@ -125,7 +127,7 @@ class GrowingGraph:
         return (inside & trained) | np.array(arrived, bool)
 
     def memory(self, model: Newcomers) -> dict[str, Tensor]:
-        """The rows of all entities there are now, by name: [n, width] each."""
+        """Rows that new entities read, of all entities there are now, by name: [n, width]."""
         before, n = len(self.trained.graph.entities), len(self.entities)
         later = np.array(sorted(self.rows), np.int64)
         made = model.split(self._stacked(later, model))
@@ -137,12 +139,13 @@ class GrowingGraph:
         return found
 
     def _stacked(self, later: Ids, model: Newcomers) -> Tensor:
+        """Rows of entities that were computed after training, [k, width]."""
         if not len(later):
             return torch.zeros(0, model.width)
         return torch.stack([self.rows[i] for i in later.tolist()])
 
     def take(self, model: Newcomers, name: str, ids: Ids) -> Tensor:
-        """Rows of a memory, [k, width]."""
+        """Rows of one memory of some entities, [k, width]."""
         memory = self.trained.memory()[name]
         later = np.array([i in self.rows for i in ids.tolist()], bool)
         out = torch.empty(len(ids), model.widths[name])
@@ -153,10 +156,10 @@ class GrowingGraph:
             out[torch.from_numpy(later)] = model.split(rows)[name]
         return out
 
-    # What comes
+    # Additions
 
     def encode(self, triples: NewTriples, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
-        """Triples that are new here, in ids; the labels of new entities; what was left out."""
+        """New triples in ids, the labels of new entities, and counts of triples left out."""
         heads, names, tails = read_columns(triples)
         relations = self.trained.graph.relations.find_all(names)
         unknown = Counter(name for name, r in zip(names, relations, strict=True) if r < 0)
@@ -178,7 +181,7 @@ class GrowingGraph:
         rows = np.stack((ids[:, 0], relations[kept], ids[:, 1]), axis=1)
         n = len(self.entities) + len(new)
         rows = distinct_rows(rows, (n, len(self.trained.graph.relations), n))
-        known = self.knows(rows)
+        known = self.contains(rows)
         left_out = {
             "known": len(kept) - int((~known).sum()),
             "ignored": sum(unknown.values()),
@@ -187,13 +190,14 @@ class GrowingGraph:
         return rows[~known], new, left_out
 
     def arrive(self, triples: Ids, labels: Sequence[str]) -> None:
-        self._has = None
+        """Add triples and the labels of new entities."""
+        self._has_vector = None
         self.entities.append(labels)
         self.arrivals.add(triples)
 
     def put(self, ids: Ids, rows: Tensor) -> None:
-        """New rows of some entities."""
-        self._has = None
+        """Store new rows of some entities."""
+        self._has_vector = None
         if not len(ids):
             return
         width = self.trained.vectors.shape[1]
@@ -202,7 +206,7 @@ class GrowingGraph:
         self.rows |= dict(zip(ids.tolist(), rows, strict=True))
 
     def _with_room(self) -> Tensor:
-        """A matrix of its own for all vectors; it gets more room than is needed now."""
+        """The growing matrix of all vectors, allocated with room for more entities."""
         n, before = len(self.entities), self.vectors if self._grown is None else self._grown
         if self._grown is None or len(before) < n:
             self._grown = before.new_zeros(n + n // 8 + 64, before.shape[1])
@@ -215,10 +219,10 @@ class Growing:
     """The graphs of a run, one or two, and the additions to them.
 
     Args:
-        trained: each graph as it was, by its side's name.
-        newcomers: makes the model that rows come from, when first needed.
-        store: where additions are kept; without one they live in memory.
-        past: additions that what was trained has in it, where no store knows of them.
+        trained: each graph's trained state, by its side's name.
+        newcomers: builds the model that computes rows, when first needed.
+        store: where additions are written; without one they are in memory only.
+        past: additions that are part of the trained state, if there is no store to list them.
     """
 
     trained: Mapping[str, Trained]
@@ -236,22 +240,23 @@ class Growing:
 
     @property
     def model(self) -> Newcomers:
+        """The model that computes rows, built at its first use."""
         if self._model is None:
             self._model = self.newcomers()
         return self._model
 
     @property
     def last(self) -> int:
-        """The number of the last addition that is in it; 0 if there is none."""
+        """The number of the last addition; 0 if there is none."""
         return self.additions[-1][0].number if self.additions else 0
 
     @property
     def changed(self) -> bool:
-        """Whether there is more now than what was trained."""
+        """Whether anything was added to the trained state."""
         return bool(self.additions)
 
     def add(self, side: str, triples: NewTriples, source: str, strict: bool = False) -> Addition:
-        """Take in triples; what they brought is kept, if there is a store, when this returns."""
+        """Add triples; if there is a store, the addition is on disk when this returns."""
         graph = self.sides[side]
         rows, labels, facts = graph.encode(triples, strict)
         first, fresh = len(graph.entities), graph.arrivals.first_seen(rows)
@@ -273,7 +278,7 @@ class Growing:
                 addition = self.store.add(growth, source, facts)
         except BaseException:
             self._rebuild()
-            with suppress(DecentRLError):  # an interrupt may come after all was kept
+            with suppress(DecentRLError):  # an interrupt may come after the addition was stored
                 self.sync()
             raise
         graph.put(affected, made)
@@ -282,17 +287,17 @@ class Growing:
         return addition
 
     def make(self, graph: GrowingGraph, part: Neighbourhood) -> Tensor:
-        """Rows of entities from all that their neighbourhood holds, [k, width]."""
+        """Compute the rows of a neighbourhood's new entities, [k, width]."""
         if not part.new.any():
             return torch.zeros(0, self.model.width)
         return self.model.rows(*self._parts(graph, part))
 
     def attention(self, graph: GrowingGraph, part: Neighbourhood) -> list[Attention]:
-        """What the encoder attends to in making them."""
+        """The encoder's attention weights in computing the rows of :meth:`make`."""
         return self.model.attention(*self._parts(graph, part))
 
     def _parts(self, graph: GrowingGraph, part: Neighbourhood) -> tuple[Neighbourhood, Any, Take]:
-        """A neighbourhood in the model's ids, which entities were trained, and the memories."""
+        """Inputs of the model: neighbourhood in its ids, mask of trained entities, memories."""
         shift = graph.trained.shift
         shifted = replace(
             part,
@@ -303,7 +308,7 @@ class Growing:
         return shifted, trained, lambda name, ids: graph.take(self.model, name, ids)
 
     def _report(self, graph: GrowingGraph, part: Neighbourhood, made: Tensor) -> dict[str, Any]:
-        """What an addition has done."""
+        """Counts that describe an addition."""
         without = part.made[:0]
         if len(made):
             without = part.made[(self.model.split(made)[VECTORS].abs().amax(1) == 0).numpy()]
@@ -319,7 +324,7 @@ class Growing:
         }
 
     def undo(self) -> Addition:
-        """Take back the last addition."""
+        """Remove the last addition."""
         if self.store is not None:
             addition = self.store.undo()
         elif self.additions:
@@ -332,7 +337,7 @@ class Growing:
         return addition
 
     def sync(self) -> int:
-        """Take in what another process has added since; how many additions that were."""
+        """Apply the additions of other processes; returns their number."""
         if self.store is None:
             return 0
         fresh = self.store.since(self.last)
@@ -342,14 +347,14 @@ class Growing:
         return len(fresh)
 
     def leave_store(self) -> None:
-        """What is added from now on is in this process alone."""
+        """Close the store: later additions are in this process alone."""
         if self.store is not None:
             self.past = [a for a in self.store.log() if a.folded]
             self.store.close()
             self.store = None
 
     def log(self) -> list[Addition]:
-        """All additions, also those that are part of the bundle by now."""
+        """All additions, including those already folded into the bundle."""
         if self.store is not None:
             return self.store.log()
         return [*self.past, *(addition for addition, _ in self.additions)]
@@ -361,7 +366,7 @@ class Growing:
         graph.put(growth.ids, torch.from_numpy(growth.rows))
 
     def _rebuild(self) -> None:
-        """Make the state again, from what was trained and the additions that are left."""
+        """Rebuild the state from the trained one and the remaining additions."""
         self.version += 1
         self.sides = {name: GrowingGraph(trained) for name, trained in self.trained.items()}
         for _, growth in self.additions:

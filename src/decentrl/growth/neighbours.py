@@ -1,4 +1,4 @@
-"""The nearest entities of one, by cosine; and indexes that keep up with what is added."""
+"""Nearest entities by cosine, and search indexes that are updated with additions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from decentrl.storage.additions import Growth
 from decentrl.storage.index import ExactIndex, FaissIndex, Vectors
 
 
-class Units:
-    """Vectors [n, d] as if of length 1 (or 0), normalised block by block as they are read."""
+class NormalisedVectors:
+    """Vectors [n, d] normalised to length 1 (or 0), block by block as they are read."""
 
     def __init__(self, vectors: Tensor) -> None:
         self._vectors, self.shape = vectors, tuple(vectors.shape)
@@ -29,11 +29,12 @@ class Units:
         return self.shape[0]
 
     def rows(self, chosen: slice) -> Tensor:
+        """The vectors of consecutive ids, [k, d]."""
         return torch.nn.functional.normalize(self._vectors[chosen])
 
 
-def touched(before: Sequence[Growth], now: Sequence[Growth], side: str) -> Ids:
-    """Entities of a side, ascending, that may differ between two states of its additions."""
+def changed_entities(before: Sequence[Growth], now: Sequence[Growth], side: str) -> Ids:
+    """Entities of a side, ascending, that may differ between two lists of additions."""
     same = 0
     while same < min(len(before), len(now)) and before[same] is now[same]:
         same += 1
@@ -48,7 +49,7 @@ def touched(before: Sequence[Growth], now: Sequence[Growth], side: str) -> Ids:
 
 @dataclass(eq=False)
 class _Kept:
-    """An index, what it was built of, and the additions that it has in it."""
+    """An index, the trained vectors it was built from, and the additions it contains."""
 
     index: FaissIndex
     trained: object
@@ -56,11 +57,11 @@ class _Kept:
 
 
 class Indexes:
-    """What searches the vectors of a model's graphs.
+    """The search indexes over the vectors of a model's graphs.
 
-    The FAISS index of a graph is built when first asked for, and kept in the folder of the run's
-    additions where that can be written. New entities, and those with new rows, are put into it at
-    the next question.
+    The FAISS index of a graph is built at its first use, and kept in the folder of the run's
+    additions if that is writable. New entities, and those with new rows, are added to it at its
+    next use.
 
     Args:
         unit: whether the model's vectors have length 1 (or 0) already.
@@ -71,12 +72,12 @@ class Indexes:
         self._kept: dict[str, _Kept] = {}
 
     def vectors(self, growing: Growing, side: str) -> Vectors:
-        """Of all entities there are now, [n, d], of length 1 or 0."""
+        """Vectors of all entities there are now, [n, d], of length 1 or 0."""
         vectors = growing.sides[side].vectors
-        return vectors if self._unit else Units(vectors)
+        return vectors if self._unit else NormalisedVectors(vectors)
 
     def take(self, growing: Growing, side: str, ids: Ids) -> Tensor:
-        """Of some entities, [k, d], of length 1 or 0."""
+        """Vectors of some entities, [k, d], of length 1 or 0."""
         vectors = growing.sides[side].take_vectors(ids)
         return vectors if self._unit else torch.nn.functional.normalize(vectors)
 
@@ -85,12 +86,12 @@ class Indexes:
         return self.faiss(growing, side) if ann else ExactIndex(self.vectors(growing, side))
 
     def faiss(self, growing: Growing, side: str) -> FaissIndex:
-        """The FAISS index of a side, with all that was added."""
+        """The FAISS index of a side, up to date with all additions."""
         kept = self._kept.get(side)
         if kept is None or kept.trained is not growing.trained[side].vectors:
             kept = self._kept[side] = self._open(growing, side)
         now = [growth for _, growth in growing.additions]
-        ids = touched(kept.seen, now, side)
+        ids = changed_entities(kept.seen, now, side)
         there = ids[ids < len(growing.sides[side].entities)]
         kept.index.remove(torch.from_numpy(ids))
         kept.index.add(torch.from_numpy(there), self.take(growing, side, there))
@@ -98,6 +99,7 @@ class Indexes:
         return kept.index
 
     def _open(self, growing: Growing, side: str) -> _Kept:
+        """Load the index of a side from the run if it fits this state, or build it."""
         trained, now = growing.trained[side].vectors, [growth for _, growth in growing.additions]
         if growing.store is None:
             return _Kept(FaissIndex.build(self.vectors(growing, side)), trained, now)
@@ -105,7 +107,7 @@ class Indexes:
         stamps = _stamps(growing)
         with contextlib.suppress(BundleError):
             index = FaissIndex.load(path)
-            # One of another bundle, or with an addition that was taken back, is of no use.
+            # An index of another bundle, or with an addition since undone, cannot be used.
             if index.stamp in stamps:
                 return _Kept(index, trained, now[: stamps.index(index.stamp)])
         index = FaissIndex.build(self.vectors(growing, side), stamp=stamps[-1])
@@ -114,14 +116,14 @@ class Indexes:
 
 
 def _stamps(growing: Growing) -> list[str]:
-    """What tells the states of a run apart: before its first addition, after it, and so on."""
+    """Identifiers of the states of a run: before its first addition, after it, and so on."""
     assert growing.store is not None
     times = [f"{addition.number} {addition.time}" for addition, _ in growing.additions]
     return [f"{growing.store.base} {state}" for state in ("0", *times)]
 
 
 def _try_to_save(index: FaissIndex, path: Path) -> None:
-    """Whoever may not write to the run builds the index anew each time."""
+    """Save the index, unless the folder is not writable; it is then built again each time."""
     with contextlib.suppress(OSError, RuntimeError):
         path.parent.mkdir(exist_ok=True)
         index.save(path)
@@ -130,7 +132,7 @@ def _try_to_save(index: FaissIndex, path: Path) -> None:
 def neighbours(
     growing: Growing, indexes: Indexes, entity: int, side: str, among: str, top: int, ann: bool
 ) -> tuple[Ids, Tensor]:
-    """The entities of ``among`` that are nearest to one of ``side``, itself left out.
+    """Find the entities of ``among`` nearest to one of ``side``, itself left out.
 
     Returns:
         ids int64[k] and cosines float32[k], the highest first; k is ``top`` or all there are.
@@ -148,6 +150,6 @@ def neighbours(
     if among == side:
         allowed[entity] = False
     index = indexes.get(growing, among, ann)
-    allowed &= growing.sides[among].has_vector().cpu()  # who has none has no cosine either
+    allowed &= growing.sides[among].has_vector().cpu()  # no vector, no cosine
     cosines, ids = (found[0] for found in index.search(query, min(top, n), allowed=allowed))
     return ids[ids >= 0].numpy(), cosines[ids >= 0]

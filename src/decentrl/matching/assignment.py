@@ -1,4 +1,4 @@
-"""From scores to matches: every row's best, mutual bests, and one-to-one."""
+"""Assignments: each row's nearest column, mutual nearest pairs, and greedy one-to-one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def one_to_one(scores: SparseScores) -> Tensor:
 
 
 def _order(scores: SparseScores) -> Tensor:
-    """Each pair's place in the greedy order, int64[p]: no two are the same, so no ties are left."""
+    """Each pair's place in the greedy order, int64[p]; distinct numbers, so without ties."""
     sorted_pairs = scores.values.argsort(descending=True, stable=True)
     order = torch.empty_like(sorted_pairs)
     order[sorted_pairs] = torch.arange(len(order), device=order.device)
@@ -57,7 +57,7 @@ def _order(scores: SparseScores) -> Tensor:
 
 
 def _mutual(order: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Which pairs come first of all pairs of their row and of all of their column, bool[p]."""
+    """Mask of the pairs that come first in their row and in their column, bool[p]."""
     last = torch.iinfo(order.dtype).max
     of_row = order.new_full(shape[:1], last).scatter_reduce(0, rows, order, "amin")
     of_column = order.new_full(shape[1:], last).scatter_reduce(0, columns, order, "amin")

@@ -1,12 +1,13 @@
-"""How likely a match is right, and which entities are better given no match at all.
+"""Confidence in matches: features of a match, their calibration, and the threshold to abstain.
 
-Every real graph has entities without a counterpart in the other one; their best candidate is
-always wrong, and the evidence around it tells.
+Real graphs have entities without a counterpart in the other one. Their best candidate is always
+wrong, so a match whose confidence is too low is better left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +17,14 @@ from decentrl.matching.sparse import SparseScores
 
 FEATURES = ("score", "margin", "cosine", "preference")
 CAP = 1.0
-"""Largest margin and preference, in the unit of a cosine: as if a rival stood so far behind."""
+"""Largest margin and preference, in the unit of a cosine; also their value without a rival."""
 PENALTY = 0.1
-"""Of squared standardised weights: few examples must not make anybody certain."""
+"""L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What speaks for each row's best pair.
+    """The features of each row's best pair, from which its confidence is computed.
 
     ``found`` is int64[n], the best column, -1 where there is none. ``features`` is float64[n, F],
     as named by ``FEATURES``, NaN where nothing was found.
@@ -34,11 +35,11 @@ class Evidence:
 
 
 def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
-    """Each row's best column j by ``scores``, and what speaks for it.
+    """Find each row's best column j by ``scores``, and the features of that pair.
 
     Features: score(i, j); its margin over the second best score of row i; cos(i, j); its margin
     over the best score of *another* row for column j, which is negative if another row has a
-    better claim. Both margins are at most ``CAP``, also where there is nobody to compare with.
+    better claim. Both margins are at most ``CAP``, also without anything to compare with.
 
     Args:
         scores, cosine: of the same pairs, n × m.
@@ -70,8 +71,9 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """P(right) = 1 / (1 + exp(-w·z - b)) with z = (features - mean) / scale.
+    """A logistic model of the probability that a match is right.
 
+    P(right) = 1 / (1 + exp(-w·z - b)) with z = (features - mean) / scale.
     ``weights``, ``mean`` and ``scale`` are float64[F]. An answer is given if the confidence is at
     least ``threshold``.
     """
@@ -88,31 +90,23 @@ class Confidence:
         return logit.sigmoid().nan_to_num(0.0)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Everything as float64 tensors, for a file."""
-        return {
-            "weights": self.weights,
-            "bias": torch.tensor(self.bias, dtype=torch.float64),
-            "mean": self.mean,
-            "scale": self.scale,
-            "threshold": torch.tensor(self.threshold, dtype=torch.float64),
-        }
+        """Parameters as float64 tensors, for a file."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {n: torch.as_tensor(value, dtype=torch.float64) for n, value in values.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Confidence:
-        return cls(
-            weights=tensors["weights"],
-            bias=tensors["bias"].item(),
-            mean=tensors["mean"],
-            scale=tensors["scale"],
-            threshold=tensors["threshold"].item(),
-        )
+        """The inverse of :meth:`to_tensors`; other tensors are ignored."""
+        found: dict[str, Any] = {field.name: tensors[field.name] for field in fields(cls)}
+        return cls(**{n: t if t.dim() else t.item() for n, t in found.items()})
 
 
 def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
-    """Logistic regression: the minimum of Σ log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²).
+    """Fit confidence by logistic regression on examples of right and wrong matches.
 
-    The bias is penalised too, or it had no minimum where all labels are equal. Examples where
-    nothing was found (NaN) are left out. The threshold is 1/2 until one is chosen.
+    Minimises Σ log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²). The bias is penalised too, or
+    there would be no minimum where all labels are equal. Examples where nothing was found (NaN)
+    are left out. The threshold is 1/2 until one is chosen.
 
     Args:
         features: float64[n, F].
@@ -127,7 +121,7 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
 
 
 def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tensor) -> float:
-    """The threshold that gives the answers of these examples the highest F1.
+    """Choose the confidence threshold with the highest F1 on these examples.
 
     F1 = 2 · right answers / (answers + entities with a counterpart), where answers are given if
     confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right.
@@ -135,7 +129,7 @@ def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tenso
     Args:
         confidence: float[n].
         correct: bool[n], whether the found match is right.
-        has_counterpart: bool[n], whether there is anything to find.
+        has_counterpart: bool[n].
     """
     if not correct.any():
         return 1.0
@@ -143,7 +137,7 @@ def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tenso
     right = correct[order].double().cumsum(0)
     answers = torch.arange(1, len(order) + 1, device=order.device)
     f1 = 2 * right / (answers + has_counterpart.sum())
-    # Examples of equal confidence are answered together: only the last of them counts.
+    # A threshold accepts all examples of equal confidence: only the last of them counts.
     together = torch.zeros_like(f1, dtype=torch.bool)
     together[:-1] = confidence[:-1] == confidence[1:]
     f1[together] = -1.0
@@ -151,10 +145,10 @@ def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tenso
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
-    """Σ (size / n) · |mean confidence - mean correct| over bins of equal size, by confidence.
+    """Expected calibration error over bins of equal size, by confidence.
 
-    Examples of equal confidence share their mean of ``correct``, so that their order, which means
-    nothing, changes nothing.
+    Σ (size / n) · |mean confidence - mean correct|. Examples of equal confidence share their mean
+    of ``correct``, so that their order does not matter.
     """
     if not len(confidence):
         return 0.0
@@ -169,19 +163,19 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 def answer_scores(
     found_right: Tensor, answered: Tensor, has_counterpart: Tensor
 ) -> dict[str, float]:
-    """Precision, recall and F1 of answers, and of saying that an entity has no counterpart.
+    """Precision, recall and F1 of matches, and of the prediction "has no counterpart".
 
     ``precision`` is right answers / answers, ``recall`` right answers / entities with a
-    counterpart. With ``none_``: predicted is who got no answer, true who has no counterpart. An
-    empty denominator gives 0.
+    counterpart. With the prefix ``none_``, positives are the entities without an answer, true
+    positives those of them without a counterpart. An empty denominator gives 0.
 
     Args:
         found_right, answered, has_counterpart: bool[n].
     """
-    none, lonely = ~answered, ~has_counterpart
+    none, unmatchable = ~answered, ~has_counterpart
     rows = {
         "": (found_right & answered, answered, has_counterpart),
-        "none_": (none & lonely, none, lonely),
+        "none_": (none & unmatchable, none, unmatchable),
     }
     result: dict[str, float] = {}
     for name, masks in rows.items():
@@ -203,7 +197,7 @@ def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _logistic(inputs: Tensor, labels: Tensor) -> Tensor:
-    """Weights float64[F] of the least penalised loss, by Newton's method with halved steps."""
+    """Weights float64[F] of penalised logistic regression, by Newton's method, steps halved."""
     weights = inputs.new_zeros(inputs.shape[1])
     penalty = PENALTY * torch.eye(len(weights), dtype=inputs.dtype)
 

@@ -1,4 +1,4 @@
-"""From scores to answers: the best few, or one each, or none."""
+"""Matches from scores: the best candidates, assignments, abstentions, and their table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
 from decentrl.matching.confidence import Confidence, evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, apply_sparse_matcher, top_pairs
+from decentrl.matching.sparse import SparseScores, top_pairs
 
 Ids = npt.NDArray[np.int64]
 Objects = npt.NDArray[Any]
@@ -32,7 +32,7 @@ ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """For every row its candidates, best first, on the CPU.
+    """The candidates of every row, best first, on the CPU.
 
     Attributes:
         columns: int64[n, top], -1 for none.
@@ -45,7 +45,7 @@ class Answers:
     confidence: Tensor
 
     def spread(self, rows: Ids, there: npt.NDArray[np.bool_]) -> Answers:
-        """The answers of ``rows``, in the places where ``there`` is true; none in the others."""
+        """The answers of ``rows`` at the positions where ``there`` is true; none elsewhere."""
         shape, places = (len(there), self.columns.shape[1]), torch.from_numpy(there)
         columns, scores = torch.full(shape, -1), torch.full(shape, torch.nan)
         sure, chosen = torch.full(shape[:1], torch.nan), torch.from_numpy(rows)
@@ -59,11 +59,11 @@ def best_pairs(
 ) -> tuple[SparseScores, SparseScores]:
     """The best pairs of every row and column by a matcher, and the cosines of the same pairs.
 
-    With ``config.keep`` the matcher itself sees only so many cosines of each entity.
+    With ``config.keep`` the matcher itself reads only that many cosines of each entity.
     """
     if config.keep:
         cosines = top_pairs(cosine, max(config.keep, top))
-        return apply_sparse_matcher(cosines, matcher, config), cosines
+        return apply_matcher(cosines, matcher, config), cosines
     scores = apply_matcher(cosine, matcher, config)
     pairs = top_pairs(scores, top)
     values = pairs.values
@@ -73,11 +73,11 @@ def best_pairs(
 
 
 def nearest_answers(scores: Scores) -> Answers:
-    """Every row's best column, of tied ones the lowest; nothing is known of confidence."""
+    """Every row's best column, of tied ones the lowest, without a confidence."""
     columns = torch.full((scores.shape[0], 1), -1)
     values = torch.full(columns.shape, torch.nan)
     for rows, block in scores.blocks():
-        # NumPy promises the first of equal maxima.
+        # NumPy, unlike torch, guarantees the first of equal maxima.
         best = torch.from_numpy(block.cpu().numpy().argmax(1))[:, None]
         columns[rows], values[rows] = best, block.cpu().gather(1, best).float()
     return Answers(columns, values, torch.full((len(columns),), torch.nan))
@@ -86,7 +86,7 @@ def nearest_answers(scores: Scores) -> Answers:
 def matches_table(
     labels: Objects, counterparts: Objects, answers: Answers, swapped: bool
 ) -> pa.Table:
-    """Columns left, right, rank, score, confidence; an entity without a match has one row.
+    """Table of matches: left, right, rank, score, confidence; one row for each unmatched entity.
 
     Args:
         labels: object[n], the entities that were matched.
@@ -95,7 +95,7 @@ def matches_table(
     """
     n, top = counterparts.shape
     ranks = np.broadcast_to(np.arange(1, top + 1, dtype=np.int32), (n, top))
-    shown = (answers.columns.numpy() >= 0) | (ranks == 1)  # an entity without a match has one row
+    shown = (answers.columns.numpy() >= 0) | (ranks == 1)
     sure = np.where(ranks == 1, answers.confidence.numpy()[:, None], np.float32(np.nan))
     ends = [
         pa.array(np.broadcast_to(labels[:, None], (n, top))[shown], pa.string()),
@@ -122,14 +122,14 @@ def answer(
     confidence: Confidence | None = None,
     threshold: float | None = None,
 ) -> Answers:
-    """Answer every row.
+    """Choose the matches of every row from scored pairs.
 
     Args:
         pairs, cosines: from :func:`best_pairs`.
         top: how many candidates; 1 unless ``assign`` is ``nearest``.
         assign: a key of ``ASSIGNMENTS``.
-        confidence: how sure evidence makes.
-        threshold: rows less sure than this have no answer.
+        confidence: model of the probability that a match is right.
+        threshold: rows with a lower confidence get no match.
     """
     scores, columns = (part.cpu() for part in pairs.best(top))
     sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
@@ -140,11 +140,11 @@ def answer(
         own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
         scores = torch.full_like(scores[:, :1], torch.nan)
         scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()
-        # What speaks for the best candidate says nothing of another one.
+        # The confidence was computed for the best candidate, not for the assigned one.
         sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)
         columns = taken.cpu()[:, None]
     if threshold is not None:
-        # Compared as they are told, so that the threshold may be a confidence read from an answer.
+        # Compared in float32, as returned, so that a returned confidence can be the threshold.
         unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))
         columns[unsure] = -1
     scores = scores.where(columns >= 0, torch.nan)
@@ -152,7 +152,7 @@ def answer(
 
 
 def check_question(top: int, assign: str) -> None:
-    """Raise if no match can be given in this way."""
+    """Raise ``ConfigError`` if ``top`` and ``assign`` are invalid or do not go together."""
     if top < 1:
         raise ConfigError(f"top is {top}; it must be at least 1")
     if assign not in ASSIGNMENTS:
@@ -162,18 +162,18 @@ def check_question(top: int, assign: str) -> None:
 
 
 def threshold_of(
-    asked: float | Literal["fitted"] | None, confidence: Confidence | None
+    minimum: float | Literal["fitted"] | None, confidence: Confidence | None
 ) -> float | None:
-    """The least confidence that a match must have; None if all are given."""
-    if asked is None:
+    """The least confidence that a match must have; None if all are returned."""
+    if minimum is None:
         return None
     if confidence is None:
         raise ConfigError(
             "no confidence was learned for these matches, so none can be left out; train with "
             "validation links (training.valid) and match with the run's own matcher"
         )
-    if asked == "fitted":
+    if minimum == "fitted":
         return confidence.threshold
-    if isinstance(asked, str) or not 0 <= asked <= 1:
-        raise ConfigError(f"the least confidence is {asked}; it must be between 0 and 1")
-    return asked
+    if isinstance(minimum, str) or not 0 <= minimum <= 1:
+        raise ConfigError(f"the least confidence is {minimum}; it must be between 0 and 1")
+    return minimum

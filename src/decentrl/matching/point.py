@@ -1,9 +1,9 @@
-"""Questions about single entities, answered without solving the whole problem again.
+"""Candidates of single entities, by the potentials of a matching problem solved before.
 
 Every matcher's score is scale · cos(i, j) + row[i] + column[j]. The two vectors, its potentials,
-are kept from the full problem; a question then takes one pass over the candidates. Who was not in
-the full problem, because it is new or because a known link names it, gets its potential by one
-half-step of the matcher against the potentials that are known.
+are kept from the full problem; matching one entity then takes one pass over its candidates. An
+entity that was not in the full problem, because it is new or in a known link, gets its potential
+by one half-step of the matcher against the potentials that are known.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores
 
 NEAR = 64
-"""Candidates that an approximate search brings at least: a row's term is a sum over them."""
+"""Least number of candidates of an approximate search: a row's term is a sum over them."""
 _BLOCK = 32 << 20  # bytes of scores at once
 ROWS, COLUMNS = 0, 1
 
 
 class Search(Protocol):
-    """The best candidates of each query; the indexes of :mod:`decentrl.storage.index` have it."""
+    """Interface of a nearest-neighbour index, such as those of :mod:`decentrl.storage.index`."""
 
     def search(
         self,
@@ -39,13 +39,13 @@ class Search(Protocol):
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The candidates with the highest scale · query·candidate + bias[candidate], best first.
+        """Find the candidates with the highest scale · query·candidate + bias, best first.
 
         Args:
             queries: float32[b, d].
             top: how many of each.
             scale: above 0.
-            bias: float32[n], finite.
+            bias: float32[n], one for each candidate, finite.
             allowed: bool[n], the candidates that may be found.
         Returns:
             scores float32[b, top] and ids int64[b, top] on the CPU, filled up with -inf and -1.
@@ -55,11 +55,12 @@ class Search(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """One of the two graphs in a question.
+    """One of the two graphs of a matching problem.
 
     Attributes:
         vectors: of all its entities, [n, d].
-        free: bool[n] on the CPU, who is in no known link; the same object as long as it is so.
+        free: bool[n] on the CPU, the entities in no known link. Results are cached by this
+            tensor's identity, so pass the same object as long as its values are the same.
         index: searches the vectors.
     """
 
@@ -69,10 +70,12 @@ class End:
 
 
 class Potentials:
-    """row[i] and column[j] of a matcher, for all entities of the asked graph and of the other.
+    """The vectors row[i] and column[j] that a matcher adds to the scaled cosines.
+
+    Rows are the entities to be matched, columns those of the other graph.
 
     Attributes:
-        solved: float32[n] and float32[m] of the full problem, NaN for who was not in it.
+        solved: float32[n] and float32[m] of the full problem, NaN for entities not in it.
         scale: of the cosine.
     """
 
@@ -82,13 +85,13 @@ class Potentials:
         self.solved = [end.cpu() for end in solved]
         self._known = [~end.isnan() for end in self.solved]
         self._values = [end.nan_to_num(0.0) for end in self.solved]
-        # The masks of free entities that an answer was given for. To go through half a million
-        # potentials takes longer than to search them, so it is done once.
+        # The last masks of free entities. To go through half a million potentials takes longer
+        # than to search them, so it is done once for each mask.
         self._filled: list[Tensor | None] = [None, None]
         self._covers: list[tuple[Tensor, bool] | None] = [None, None]
 
     @classmethod
-    def of(
+    def from_scores(
         cls,
         scores: Scores,
         ids: tuple[Tensor, Tensor],
@@ -96,7 +99,7 @@ class Potentials:
         matcher: str,
         config: MatchingConfig,
     ) -> Potentials:
-        """Those of a full problem: row k of the scores is the entity ``ids[0][k]`` of n."""
+        """The potentials of a full problem; row k of the scores is the entity ``ids[0][k]``."""
         ends = []
         for own, n, term in zip(ids, sizes, (scores.row, scores.column), strict=True):
             end = torch.full((n,), torch.nan)
@@ -107,12 +110,12 @@ class Potentials:
 
     @property
     def T(self) -> Potentials:  # noqa: N802 (as of a matrix)
-        """The same asked from the other side; Sinkhorn, which ends with the rows, has none."""
+        """The same with rows and columns swapped; not for Sinkhorn, which ends with the rows."""
         assert self.matcher != "sinkhorn"
         return Potentials(self.matcher, self.config, (self.solved[1], self.solved[0]))
 
-    def forget(self, end: int, ids: Tensor, n: int) -> None:
-        """There are n entities now, and these, int64[k], may have other vectors than before."""
+    def discard(self, end: int, ids: Tensor, n: int) -> None:
+        """Discard the potentials of changed entities, int64[k], and make room for n entities."""
         old = self.solved[end], self._known[end], self._values[end]
         kept, changed = min(n, len(old[0])), ids[ids < n]
         new = torch.full((n,), torch.nan), torch.zeros(n, dtype=torch.bool), torch.zeros(n)
@@ -123,7 +126,7 @@ class Potentials:
         self._filled, self._covers = [None, None], [None, None]
 
     def covers(self, end: int, free: Tensor) -> bool:
-        """Whether the full problem was about just these, bool[n]."""
+        """Whether the entities of the full problem are those in ``free``, bool[n]."""
         last = self._covers[end]
         if last is None or last[0] is not free:
             last = free, torch.equal(~self.solved[end].isnan(), free)
@@ -133,14 +136,15 @@ class Potentials:
     def values(
         self, end: int, free: Tensor, more: Tensor, vectors: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """The potentials of one end, float32[n]: of those in ``free``, bool[n], and ``more``.
+        """Potentials of one end, float32[n], valid for ``free``, bool[n], and ``more``, int64[k].
 
-        Of others it may be 0. Only to be read. Where one is lacking, a half-step makes it, and it
-        is remembered: of a column t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for Sinkhorn,
-        minus the mean of the k best cosines for CSLS; over the n rows of the full problem of n × m.
+        Read only; the values of other entities may be 0. A missing potential is computed by a
+        half-step and kept: of a column t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for
+        Sinkhorn, minus the mean of the k best cosines for CSLS; over the n rows of the full
+        problem of n × m.
         """
-        asked = [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]
-        for ids in asked:
+        needed = [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]
+        for ids in needed:
             lacking = ids[~self._known[end][ids]]
             if not len(lacking):
                 continue
@@ -154,14 +158,14 @@ class Potentials:
         return self._values[end]
 
     def terms(self, vectors: Tensor, others: Tensor, bias: Tensor) -> Tensor:
-        """What the matcher adds to all scores of each of some entities, float32[k].
+        """Compute the matcher's additive term of some entities, float32[k].
 
         CSLS: minus the mean of the k best cosines; Sinkhorn: -t·log Σⱼ exp((cos + bias[j]) / t).
 
         Args:
-            vectors: float32[k, d], theirs.
-            others: float32[n, d].
-            bias: float32[n], the potentials of the others; NaN for those that do not count.
+            vectors: float32[k, d], of these entities.
+            others: float32[n, d], of the other graph.
+            bias: float32[n], the potentials of the others; NaN for those to leave out.
         """
         made = torch.zeros(len(vectors))
         if self.matcher == "cosine":
@@ -181,14 +185,14 @@ class Potentials:
         return made
 
     def _term(self, block: Tensor, count: int) -> Tensor:
-        """Of each row of cosines [b, n], with the bias for Sinkhorn, -inf for who is not there."""
+        """Term of each row of cosines [b, n], plus bias for Sinkhorn; -inf is left out."""
         if self.matcher == "csls":
             return -block.topk(min(self.config.csls_k, count), dim=1).values.mean(1)
         temperature = self.config.temperature
         return -temperature * (block / temperature).logsumexp(1)
 
     def terms_near(self, cosine: Tensor, bias: Tensor) -> Tensor:
-        """:meth:`terms` by some candidates only: their cosines and bias [k, c], -inf for none."""
+        """:meth:`terms` over some candidates only: cosines and bias [k, c], -inf for none."""
         made = torch.zeros(len(cosine))
         for i, (own, extra) in enumerate(zip(cosine, bias, strict=True)):
             there = own > -torch.inf
@@ -199,13 +203,14 @@ class Potentials:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The pairs that answer a question.
+class CandidatePairs:
+    """The best candidates of some entities, as scored pairs.
 
     Attributes:
-        rows: int64[r], ascending: who was asked about, and their rivals.
-        columns: int64[c], ascending, the candidates found.
-        pairs, cosines: of the same pairs, r × c; see :func:`decentrl.matching.matches.answer`.
+        rows: int64[r], ascending: the entities, and their rivals for a candidate.
+        columns: int64[c], ascending: the candidates.
+        pairs, cosines: scores and cosines of the same pairs, r × c; input of
+            :func:`decentrl.matching.matches.answer`.
     """
 
     rows: Tensor
@@ -214,87 +219,109 @@ class Found:
     cosines: SparseScores
 
 
-def ask(
+def find_candidates(
     potentials: Potentials,
     ends: tuple[End, End],
-    asked: Tensor,
+    entities: Tensor,
     counterparts: Tensor,
     *,
     top: int,
     rivals: bool,
     near: bool,
-) -> Found:
-    """The best candidates of each asked entity.
+) -> CandidatePairs:
+    """Find the best candidates of some entities.
 
     Args:
-        ends: the asked graph and the other one.
-        asked: int64[q].
-        counterparts: int64[k], candidates of the other graph although a known link names them.
-        top: how many candidates of each are wanted.
-        rivals: whether to find who else of the asked graph claims each best candidate, which
-            evidence needs.
-        near: the indexes find only what is near. Where an asked entity's own term is not known, it
-            is then by what was found, and so are its scores.
+        ends: the graph of the entities, and the other one.
+        entities: int64[q].
+        counterparts: int64[k], candidates of the other graph although they are in a known link.
+        top: how many candidates to find for each.
+        rivals: whether to find other entities that claim each best candidate, too, as
+            :func:`decentrl.matching.confidence.evidence` needs.
+        near: whether the indexes are approximate. A term that is not known is then computed from
+            the candidates found alone, and so are the scores.
     """
     own, other = ends
     vectors = own.vectors, other.vectors
-    allowed = _with(other.free, counterparts)
+    allowed = _include(other.free, counterparts)
     column = potentials.values(COLUMNS, other.free, counterparts, vectors)
-    queries = own.vectors[asked]
     kept = max(1, min(max(top, KEPT, NEAR if near else 0), len(allowed)))
     scale = potentials.scale
-    found = other.index.search(queries, kept, scale=scale, bias=column, allowed=allowed)[1]
+    found = other.index.search(
+        own.vectors[entities], kept, scale=scale, bias=column, allowed=allowed
+    )[1]
     there = found >= 0
-    rows = asked[:, None].expand_as(found)[there]
+    rows = entities[:, None].expand_as(found)[there]
     columns = found[there]
 
-    # The terms of CSLS are about free entities only, whoever asks, so that a pair has one score.
-    pool = allowed if potentials.matcher == "sinkhorn" else other.free
-    term = potentials.solved[ROWS][asked]
-    if pool is not other.free or not potentials.covers(COLUMNS, other.free):
-        term = torch.full_like(term, torch.nan)
-    lacking = term.isnan()
-    if lacking.any() and near:
-        cosine = torch.full(found.shape, -torch.inf)
-        cosine[there] = dots(own.vectors, rows, other.vectors, columns).float()
-        cosine.masked_fill_(~pool[found], -torch.inf)
-        term[lacking] = potentials.terms_near(cosine[lacking], column[found][lacking])
-    elif lacking.any():
-        bias = column.where(pool, torch.nan)
-        term[lacking] = potentials.terms(queries[lacking], other.vectors, bias)
-
+    term = _row_terms(potentials, ends, entities, found if near else None, allowed, column)
     row = potentials.solved[ROWS]
     if rivals:
-        row = potentials.values(ROWS, own.free, asked[:0], vectors)
-    if not torch.equal(row[asked], term):
-        row = row.index_put((asked,), term)
-    answers = _found(scale, ends, asked, rows, columns, row, column)
+        row = potentials.values(ROWS, own.free, entities[:0], vectors)
+    if not torch.equal(row[entities], term):
+        row = row.index_put((entities,), term)
+    candidates = _score_pairs(scale, ends, entities, rows, columns, row, column)
     if not rivals or not len(columns):
-        return answers
-    best = answers.pairs.best(1)[1][:, 0]
-    best = _distinct(answers.columns[best[best >= 0]])
-    among = _with(own.free, asked)
+        return candidates
+    best = candidates.pairs.best(1)[1][:, 0]
+    best = _distinct(candidates.columns[best[best >= 0]])
+    among = _include(own.free, entities)
     claims = own.index.search(other.vectors[best], 2, scale=scale, bias=row, allowed=among)[1]
     there = claims >= 0
     rows = torch.cat((rows, claims[there]))
     columns = torch.cat((columns, best[:, None].expand_as(claims)[there]))
-    return _found(scale, ends, asked, rows, columns, row, column)
+    return _score_pairs(scale, ends, entities, rows, columns, row, column)
 
 
-def _found(
+def _row_terms(
+    potentials: Potentials,
+    ends: tuple[End, End],
+    entities: Tensor,
+    found: Tensor | None,
+    allowed: Tensor,
+    column: Tensor,
+) -> Tensor:
+    """Row terms of the entities, float32[q]: from the full problem, or computed where missing.
+
+    Args:
+        found: int64[q, c], the candidates to compute them from, -1 for none; None for all.
+        allowed: bool[m], the candidates of this search.
+        column: float32[m], the potentials of candidates.
+    """
+    own, other = ends
+    # CSLS terms are over free entities only, not over ``allowed``, so that a pair has one score.
+    pool = allowed if potentials.matcher == "sinkhorn" else other.free
+    term = potentials.solved[ROWS][entities]
+    if pool is not other.free or not potentials.covers(COLUMNS, other.free):
+        term = torch.full_like(term, torch.nan)
+    lacking = term.isnan()
+    if lacking.any() and found is not None:
+        there = found >= 0
+        rows = entities[:, None].expand_as(found)[there]
+        cosine = torch.full(found.shape, -torch.inf)
+        cosine[there] = dots(own.vectors, rows, other.vectors, found[there]).float()
+        cosine.masked_fill_(~pool[found], -torch.inf)
+        term[lacking] = potentials.terms_near(cosine[lacking], column[found][lacking])
+    elif lacking.any():
+        bias = column.where(pool, torch.nan)
+        term[lacking] = potentials.terms(own.vectors[entities[lacking]], other.vectors, bias)
+    return term
+
+
+def _score_pairs(
     scale: float,
     ends: tuple[End, End],
-    asked: Tensor,
+    entities: Tensor,
     rows: Tensor,
     columns: Tensor,
     row: Tensor,
     column: Tensor,
-) -> Found:
-    """The scores of pairs, int64[p] each, that need not be distinct."""
+) -> CandidatePairs:
+    """Score the pairs of ``rows`` and ``columns``, int64[p] each, that need not be distinct."""
     m = max(1, len(ends[1].vectors))
     keys = _distinct(rows * m + columns)
     rows, columns = keys // m, keys % m
-    row_ids, column_ids = _distinct(torch.cat((asked, rows))), _distinct(columns)
+    row_ids, column_ids = _distinct(torch.cat((entities, rows))), _distinct(columns)
     pairs = SparseScores(
         torch.searchsorted(row_ids, rows),
         torch.searchsorted(column_ids, columns),
@@ -303,18 +330,13 @@ def _found(
     )
     cosine = dots(ends[0].vectors, rows, ends[1].vectors, columns)
     score = scale * cosine + row[rows].double() + column[columns].double()
-    return Found(
-        row_ids,
-        column_ids,
-        replace(pairs, values=score.float()),
-        replace(pairs, values=cosine.float()),
-    )
+    return CandidatePairs(row_ids, column_ids, *_with_values(pairs, score, cosine))
 
 
-def rescored(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseScores]:
-    """The scores of pairs and their cosines, summed in float64 as :func:`ask` does.
+def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseScores]:
+    """Scores and cosines of pairs, summed in float64 as :func:`find_candidates` does.
 
-    So the full problem and a question give the same score, whatever the order of their sums.
+    So a pair has the same score in the full problem and in the search of one entity.
     """
     cosine = dots(scores.left, pairs.rows, scores.right, pairs.columns)
     score = scores.scale * cosine
@@ -322,6 +344,13 @@ def rescored(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseS
         score += scores.row[pairs.rows].double().cpu()
     if scores.column is not None:
         score += scores.column[pairs.columns].double().cpu()
+    return _with_values(pairs, score, cosine)
+
+
+def _with_values(
+    pairs: SparseScores, score: Tensor, cosine: Tensor
+) -> tuple[SparseScores, SparseScores]:
+    """The pairs with scores, and with cosines, float64[p] each, as float32."""
     device = pairs.values.device
     return (
         replace(pairs, values=score.float().to(device)),
@@ -330,7 +359,7 @@ def rescored(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseS
 
 
 def dots(left: Tensor, rows: Tensor, right: Tensor, columns: Tensor) -> Tensor:
-    """float64[p] on the CPU, left[rows]·right[columns] for p pairs."""
+    """Dot products left[rows]·right[columns] of p pairs, float64[p] on the CPU."""
     sums = torch.empty(len(rows), dtype=torch.float64)
     step = max(1, (8 << 20) // (8 * max(1, left.shape[1])))
     for start in range(0, len(rows), step):
@@ -339,8 +368,8 @@ def dots(left: Tensor, rows: Tensor, right: Tensor, columns: Tensor) -> Tensor:
     return sums
 
 
-def _with(mask: Tensor, ids: Tensor) -> Tensor:
-    """bool[n], and these as well; the mask itself if it has them all."""
+def _include(mask: Tensor, ids: Tensor) -> Tensor:
+    """The mask, bool[n], with some ids added; the same object if it has them all."""
     if bool(mask[ids].all()):
         return mask
     return mask.index_put((ids,), torch.tensor(True))

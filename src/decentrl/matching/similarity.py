@@ -1,7 +1,7 @@
 """Scores between two sets of vectors, in blocks: cosine, CSLS and Sinkhorn.
 
-All three have the form ``scale · a·b + row + column``, so one class serves them and nothing ever
-needs a whole matrix: ``row`` and ``column`` are two vectors.
+All three have the form ``scale · a·b + row + column`` with two vectors ``row`` and ``column``, so
+one class serves them and the whole matrix need never be in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """scores[i, j] = scale · left[i]·right[j] + row[i] + column[j].
+    """A matrix of scores, computed in blocks: scale · left[i]·right[j] + row[i] + column[j].
 
     Args:
         left: vectors [n, d], of length 1 for cosines.
@@ -55,7 +55,7 @@ class Scores:
 
     @property
     def T(self) -> Scores:  # noqa: N802 (as of a matrix)
-        """The same scores seen from the other side."""
+        """The same scores, transposed."""
         kept = None if self.kept is None else self.kept.t()
         return replace(
             self, left=self.right, right=self.left, row=self.column, column=self.row, kept=kept
@@ -75,7 +75,7 @@ class Scores:
         return self.T.rows(chosen).T
 
     def block(self, rows: slice) -> Tensor:
-        """Scores of some rows against all columns; only to be read, as it may be what is kept."""
+        """Scores of some rows against all columns; read only, as it may be a view of ``kept``."""
         if self.kept is not None:
             scores = self.kept[rows]
         else:
@@ -87,10 +87,10 @@ class Scores:
         return scores if self.row is None else scores + self.row[rows, None]
 
     def slices(self) -> Iterator[slice]:
-        """All rows, so many at a time that a block and its temporaries keep to the budget.
+        """Slices of rows, so small that a block and its temporaries keep to the budget.
 
-        On a CPU blocks are small anyway: memory of a few MB is used again, larger pieces come
-        fresh and zeroed from the kernel every time.
+        On a CPU blocks are small anyway: allocations of a few MB are reused, larger ones are
+        mapped and zeroed by the kernel every time.
         """
         per_row = max(1, len(self.right)) * self.left.element_size()
         block_bytes = (256 if self.left.is_cuda else 8) << 20
@@ -99,12 +99,12 @@ class Scores:
             yield slice(start, min(start + size, len(self.left)))
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """All rows and their scores, some at a time; see :meth:`block`."""
+        """Slices of rows and their scores; see :meth:`block`."""
         for rows in self.slices():
             yield rows, self.block(rows)
 
     def largest(self) -> float:
-        """The largest absolute score, which ties are judged by."""
+        """The largest absolute score, to which the tolerance for ties is relative."""
         if not min(self.shape):
             return 0.0
         ends = (torch.stack(block.aminmax()).abs().max() for _, block in self.blocks())
@@ -130,7 +130,7 @@ def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
     """The k highest of each column, [k, m], of those known before and of a block [b, m]."""
     if len(best) > 4:
         return torch.cat((best, block)).topk(len(best), dim=0).values
-    # Few are found faster by as many maxima than by sorting columns.
+    # For few, as many maxima are faster than sorting columns.
     found = []
     block = block.clone() if len(best) > 1 else block
     for _ in range(min(len(best), len(block))):
@@ -142,7 +142,7 @@ def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
 
 
 def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) -> Scores:
-    """Entropic one-to-one matching: rows and columns of exp(cos / t) are normalised in turn.
+    """Sinkhorn: rows and columns of exp(cos / t) are normalised in turn, towards one-to-one.
 
     The mass of a pair is exp(score / t); the score is cos(i, j) + t·log u(i) + t·log v(j), which
     keeps the unit of a cosine. Every row sums to 1 (and, n × m, every column to n / m) as far as
@@ -186,9 +186,8 @@ def _masses(
 ) -> Iterator[tuple[Tensor, Callable[[slice], Tensor]]]:
     """Each row's highest cosine, and a function: rows → exp((cos - highest) / t) of these.
 
-    Masses take the place of the cosines that are kept, and give it back in the end: each cosine
-    is then within a rounding error of itself. Where a mass would be too small for that they are
-    computed anew every time.
+    Masses overwrite the kept cosines, which are restored at the end to within a rounding error.
+    Where a mass would be too small for that, masses are computed anew every time.
     """
     highest = cosine.left.new_empty(cosine.shape[0])
     spread = 0.0
@@ -214,7 +213,7 @@ def _masses(
 
 @contextmanager
 def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
-    """``map``, by threads where products of a kept matrix and a vector leave cores idle."""
+    """``map``, in threads where products of a kept matrix and a vector would leave cores idle."""
     if cosine.kept is None or cosine.kept.is_cuda or cosine.kept.numel() < 1 << 22:
         yield map
         return
@@ -228,7 +227,7 @@ def fits(n: int, m: int, like: Tensor, budget: int) -> bool:
 
 
 def empty_matrix(n: int, m: int, like: Tensor) -> Tensor:
-    """Room for n × m numbers; for large ones, what training has freed is given back before."""
+    """An uninitialised n × m matrix; before a large one, freed memory is returned to the system."""
     if n * m > 1 << 24 and not like.is_cuda and sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

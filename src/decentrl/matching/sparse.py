@@ -1,7 +1,7 @@
-"""Scores of the best pairs only, for graphs whose n × m scores are too many to keep.
+"""Sparse scores: the best pairs only, for graphs whose n × m scores are too many to keep.
 
-The three matchers of ``similarity`` over stored pairs: one pass over the cosines finds the pairs,
-everything after it costs time and memory in proportion to their number.
+CSLS and Sinkhorn as in ``similarity``, over stored pairs: one pass over the cosines finds the
+pairs, everything after it costs time and memory in proportion to their number.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from decentrl.config import MatchingConfig
 from decentrl.matching.similarity import Scores
 
 
 @dataclass(frozen=True, eq=False)
 class SparseScores:
-    """Scores of p of the n × m pairs; the others are not known, and lower than what was kept.
+    """Scores of p of the n × m pairs; the others are lower and not stored.
 
     Args:
         rows, columns: int64[p], distinct pairs, sorted by row and then by column.
@@ -36,19 +35,19 @@ class SparseScores:
 
     @property
     def T(self) -> SparseScores:  # noqa: N802 (as of a matrix)
-        """The same pairs seen from the other side."""
+        """The same pairs, transposed."""
         order = self.columns.argsort(stable=True)
         n, m = self.shape
         return SparseScores(self.columns[order], self.rows[order], self.values[order], (m, n))
 
     @property
     def offsets(self) -> Tensor:
-        """Row i holds the pairs offsets[i] … offsets[i + 1] - 1; int64[n + 1]."""
+        """Row offsets, int64[n + 1]: row i holds the pairs offsets[i] … offsets[i + 1] - 1."""
         own = torch.arange(self.shape[0] + 1, device=self.rows.device)
         return torch.searchsorted(self.rows.contiguous(), own)
 
     def places(self, top: int) -> Tensor:
-        """Where each row's best pairs are stored, best first, int64[n, top], padded with -1.
+        """Positions of each row's best pairs, best first, int64[n, top], padded with -1.
 
         Of tied pairs the lower column comes first.
         """
@@ -79,7 +78,7 @@ def top_pairs(cosine: Scores, k: int) -> SparseScores:
     """The union of each row's k best and each column's k best pairs, in one pass.
 
     Of pairs tied for the last place the lower column (row) is kept: entities with the same
-    neighbours have identical vectors, and what is kept should not hang on the size of blocks.
+    neighbours have identical vectors, and the result must not depend on the size of blocks.
     Memory: a few blocks and O((n + m) k).
     """
     assert k >= 1
@@ -105,10 +104,10 @@ def top_pairs(cosine: Scores, k: int) -> SparseScores:
 
 
 def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
-    """2 cos(i, j) - r(i) - c(j); r and c are the means of the k best stored cosines.
+    """CSLS over stored pairs: 2 cos(i, j) - r(i) - c(j).
 
-    Exact if each row and column has its k best pairs stored; otherwise the mean is over those
-    that are stored.
+    r and c are the means of the k best stored cosines of a row and of a column: exact if each has
+    its k best pairs stored, otherwise the mean of those that are.
     """
     row, column = _mean_of_best(pairs, k), _mean_of_best(pairs.T, k)
     values = 2 * pairs.values - row[pairs.rows] - column[pairs.columns]
@@ -118,7 +117,7 @@ def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
 def sparse_sinkhorn(
     pairs: SparseScores, temperature: float = 0.02, iterations: int = 10
 ) -> SparseScores:
-    """Sinkhorn as in ``similarity.sinkhorn``, with pairs that are not stored counted as nothing.
+    """Sinkhorn over stored pairs: ``similarity.sinkhorn`` with all other masses 0.
 
     The score is cos(i, j) + t·log u(i) + t·log v(j), where in turn
     log u(i) = -log Σⱼ exp(cos(i, j) / t + log v(j)) and
@@ -141,17 +140,8 @@ def sparse_sinkhorn(
     return replace(pairs, values=pairs.values + temperature * shift)
 
 
-def apply_sparse_matcher(pairs: SparseScores, matcher: str, config: MatchingConfig) -> SparseScores:
-    """Turn the cosines of stored pairs into the scores of a matcher, of the same pairs."""
-    if matcher == "csls":
-        return sparse_csls(pairs, config.csls_k)
-    if matcher == "sinkhorn":
-        return sparse_sinkhorn(pairs, config.temperature, config.iterations)
-    return pairs
-
-
 def _merge_columns(values: Tensor, rows: Tensor, block: Tensor, start: int) -> None:
-    """Put what a block has into the k best of each column, [m, k], in place.
+    """Merge the scores of a block into the k best of each column, [m, k], in place.
 
     Args:
         values, rows: the best of all rows before ``start``, -inf and -1 where there are fewer.

@@ -1,4 +1,4 @@
-"""Everything that the next step depends on, in one file that is either whole or absent."""
+"""Checkpoints: all state of a training in one file, written atomically."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save_checkpoint(
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     checksum = str(_checksum(state, contiguous))
     with temporary.open("wb") as file:
-        # Not save_file: killed, it would leave a temporary file of a name that nobody knows.
+        # Not save_file: killed, it would leave a temporary file of a random name.
         file.write(save(contiguous, metadata={"state": state, "crc32": checksum}))
         file.flush()
         os.fsync(file.fileno())
@@ -54,7 +54,7 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     rng: np.random.Generator,
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Put everything back; returns the best weights and ``progress``, or None without a file."""
+    """Restore a checkpoint; returns the best weights and ``progress``, or None without a file."""
     path = folder / FILE
     if not path.exists():
         return None
@@ -80,7 +80,7 @@ def load_checkpoint(
 
 
 def _checksum(state: str, tensors: dict[str, Tensor]) -> int:
-    """CRC-32 of all that is restored: safetensors itself would not notice a changed weight."""
+    """CRC-32 of all that is restored: safetensors itself does not detect a changed weight."""
     total = zlib.crc32(state.encode())
     for name, tensor in sorted(tensors.items()):
         total = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), total)

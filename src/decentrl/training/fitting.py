@@ -30,8 +30,8 @@ from decentrl.training.unlinked import (
     Unlinked,
     found_links,
     held_out_ranks,
-    in_short,
     learn_confidence,
+    validation_metrics,
     worth_keeping,
 )
 from decentrl.views.base import Objective, Rows, TrainingData
@@ -274,7 +274,9 @@ class Pass:
         assert views.encoder is not None
         pool = self.unlinked(np.union1d(context.seen, self.valid))
         vectors = views.encoder.encode(structures.of(views.encoder), self._all_links()).vectors
-        return in_short(held_out_ranks(vectors, pool, self.valid, context.config.matching))
+        return validation_metrics(
+            held_out_ranks(vectors, pool, self.valid, context.config.matching)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +360,7 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
             first.self_training_round()
         vectors = first.vectors("known")
         ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
-        rounds.append(in_short(ranks))
+        rounds.append(validation_metrics(ranks))
         mrr = [row["mrr"] for row in rounds]
         if best is None or (mrr[-1] >= mrr[0] and worth_keeping(ranks, best)):
             chosen, kept = number, first.state()

@@ -1,4 +1,4 @@
-"""One loop for every model: steps, validation, early stopping, checkpoints."""
+"""The training loop of every model: steps, validation, early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ METRICS = "metrics.jsonl"
 
 
 class Objective(Protocol):
-    """What is trained: a model, its batches, its loss, and how good it is on held-out data."""
+    """A training objective: a model, its batches, its loss and its validation."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -33,8 +34,30 @@ class Objective(Protocol):
     def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
 
     def validate(self) -> dict[str, float] | None:
-        """Metrics of which ``hits@1`` or ``mrr`` comes first and decides; None without data."""
+        """Metrics on held-out data, the first of which selects weights; None without data."""
         ...
+
+
+@dataclass(eq=False)
+class _Progress:
+    """State of a training besides weights, optimizer and random states; all but ``best`` is JSON.
+
+    Attributes:
+        misses: number of validations since the best one.
+        best: weights of the best validation.
+    """
+
+    history: list[Row] = field(default_factory=list)
+    misses: int = 0
+    best_value: float = -1.0
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    def compare(self, value: float, model: nn.Module) -> None:
+        """Keep the weights if this validation is better than all before; else count a miss."""
+        self.misses += 1
+        if value > self.best_value:
+            self.best_value, self.misses = value, 0
+            self.best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def train(
@@ -56,53 +79,42 @@ def train(
     a CPU. The caller seeds torch before it makes the model.
 
     Args:
-        stage: name of this part of a longer training; it marks the rows and has a checkpoint of
+        stage: name of this stage of a longer training; it is in the rows and has a checkpoint of
             its own.
-        before: rows of the parts before, which stay in ``metrics.jsonl``.
-        warm: the model has learned before: begin with small steps.
+        before: rows of earlier stages, which stay in ``metrics.jsonl``.
+        warm: whether the model was trained before: begin with small steps.
     """
     model = objective.model
     optimizer = _optimizer(model, config)
     if warm and isinstance(optimizer, torch.optim.RMSprop):
-        optimizer.register_step_pre_hook(_know_the_first_gradient)
+        optimizer.register_step_pre_hook(_start_from_first_gradient)
     folder = None if run is None else run / "checkpoint" / stage
     rng = np.random.default_rng(seed)
-    history: list[Row] = []
-    best: dict[str, Tensor] = {}
-    best_value, misses = -1.0, 0
+    progress = _Progress()
     if folder is not None and resume:
         restored = load_checkpoint(folder, model, optimizer, rng)
         if restored is not None:
-            best, progress = restored
-            history, misses = progress["history"], progress["misses"]
-            best_value = progress["best_value"]
+            progress = _Progress(best=restored[0], **restored[1])
     if run is not None:
         run.mkdir(parents=True, exist_ok=True)
-        rows = (*before, *history)
+        rows = (*before, *progress.history)
         (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
     saved = time.monotonic()
-    for epoch in range(len(history) + 1, config.epochs + 1):
-        if config.patience and misses >= config.patience:
+    for epoch in range(len(progress.history) + 1, config.epochs + 1):
+        if config.patience and progress.misses >= config.patience:
             break
         started = time.perf_counter()
-        if config.schedule == "linear":
-            for group in optimizer.param_groups:
-                left = 1 - (epoch - 1) / config.epochs
-                group["lr"] = config.learning_rate * group["share"] * left
+        _schedule_rate(optimizer, config, epoch)
         row: Row = {"stage": stage} if stage else {}
         row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
         if epoch % config.validate_every == 0 or epoch == config.epochs:
             measured = objective.validate()
             if measured:
                 row |= {f"valid_{name}": value for name, value in measured.items()}
-                value = next(iter(measured.values()))
-                misses = 0 if value > best_value else misses + 1
-                if value > best_value:
-                    best_value = value
-                    best = {name: t.clone() for name, t in model.state_dict().items()}
+                progress.compare(next(iter(measured.values())), model)
         row["seconds"] = time.perf_counter() - started
-        history.append(row)
+        progress.history.append(row)
         logger.info("%s", row)
         if on_epoch is not None:
             on_epoch(row)
@@ -110,12 +122,20 @@ def train(
             with (run / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             if time.monotonic() - saved >= config.checkpoint_every or epoch == config.epochs:
-                progress = {"history": history, "misses": misses, "best_value": best_value}
-                save_checkpoint(folder, model, optimizer, rng, best, progress)
+                facts = {k: value for k, value in vars(progress).items() if k != "best"}
+                save_checkpoint(folder, model, optimizer, rng, progress.best, facts)
                 saved = time.monotonic()
-    if best:
-        model.load_state_dict(best)
-    return history
+    if progress.best:
+        model.load_state_dict(progress.best)
+    return progress.history
+
+
+def _schedule_rate(optimizer: torch.optim.Optimizer, config: Steps, epoch: int) -> None:
+    """Set the learning rates of an epoch: constant, or falling linearly."""
+    if config.schedule == "linear":
+        for group in optimizer.param_groups:
+            left = 1 - (epoch - 1) / config.epochs
+            group["lr"] = config.learning_rate * group["share"] * left
 
 
 def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
@@ -131,7 +151,7 @@ def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
 
 
 def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.Parameter]]]:
-    """What learns at the full rate, and what at a share of it: the model's ``encoder_parts``."""
+    """Parameters by share of the learning rate: ``share`` for the model's ``encoder_parts``."""
     parts: Sequence[nn.Module | nn.Parameter | None] = getattr(model, "encoder_parts", ())
     slow = {
         id(parameter)
@@ -147,11 +167,11 @@ def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.P
         yield share, [parameter for parameter in learned if id(parameter) in slow]
 
 
-def _know_the_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Let the running mean of squared gradients begin with the first ones, not with 0.
+def _start_from_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Start RMSprop's running mean of squared gradients from the first ones, not from 0.
 
-    A mean that begins with 0 makes the first steps three times as long, which a model that starts
-    at random needs and one that was trained forgets by.
+    A mean that starts from 0 makes the first steps three times as long, which suits a model with
+    random weights but undoes a part of what a trained one has learned.
     """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -164,8 +184,9 @@ def _know_the_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 def _one_epoch(
     objective: Objective, optimizer: torch.optim.Optimizer, rng: np.random.Generator, epoch: int
 ) -> float:
+    """Train on all batches once; returns the sum of their losses."""
     objective.model.train()
-    losses: Tensor | float = 0.0  # asked for its value once an epoch: a card need not wait
+    losses: Tensor | float = 0.0  # read once an epoch, so that a GPU need not wait
     for batch in objective.batches(rng):
         loss = objective.loss(batch, rng)
         loss.backward()  # type: ignore[no-untyped-call]

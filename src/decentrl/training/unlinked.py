@@ -1,4 +1,4 @@
-"""Entities without a known link, matched with each other: validation, found links, confidence."""
+"""Matching among unlinked entities: validation, self-training links and confidence."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from decentrl.matching.sparse import top_pairs
 
 @dataclass(frozen=True, eq=False)
 class Unlinked:
-    """The entities of either side that no training link has taken, in merged ids, sorted.
+    """The entities of both sides that are in no training link, in merged ids, sorted.
 
-    These are what a user's question ranges over, so that validation does not depend on how many
-    links were held out; test links are among them and are not told apart.
+    A user's matches range over these, too, so validation does not depend on how many links were
+    held out. Ends of test links are among them like any other entity.
     """
 
     left: Ids
     right: Ids
 
     @classmethod
-    def of(cls, n_left: int, n_entities: int, links: Ids, asked: Ids) -> Unlinked:
-        """Entities outside ``links``, and those that ``asked``, int64[n, 2], names anyway."""
+    def of(cls, n_left: int, n_entities: int, links: Ids, included: Ids) -> Unlinked:
+        """Entities in no link of ``links``, and those in ``included``, int64[n, 2], anyway."""
         left = np.setdiff1d(np.arange(n_left), links[:, 0])
         right = np.setdiff1d(np.arange(n_left, n_entities), links[:, 1])
-        return cls(np.union1d(left, asked[:, 0]), np.union1d(right, asked[:, 1]))
+        return cls(np.union1d(left, included[:, 0]), np.union1d(right, included[:, 1]))
 
     def cosine(self, vectors: Tensor) -> Scores:
-        """Cosines of the left entities with the right ones; vectors are of all, of length 1."""
+        """Cosines of the left with the right entities, from all vectors, of length 1."""
         return Scores.cosine(vectors[_on(self.left, vectors)], vectors[_on(self.right, vectors)])
 
     def places(self, links: Ids, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -55,11 +55,12 @@ class Unlinked:
 
 
 class Matched(NamedTuple):
-    """What unlinked entities have found among each other.
+    """Links predicted among unlinked entities.
 
     Attributes:
         links: pairs that are each other's best, int64[n, 2].
-        mass: of every entity's best pair, mutual or not, float[n_entities]; 0 for those outside.
+        mass: Sinkhorn mass of every entity's best pair, mutual or not, float[n_entities]; 0 for
+            entities that are not unlinked.
     """
 
     links: Ids
@@ -69,14 +70,14 @@ class Matched(NamedTuple):
 def held_out_ranks(
     vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
 ) -> Ranks:
-    """Where held-out links stand, left to right, among all unlinked entities."""
+    """Ranks of held-out links, left to right, among all unlinked entities."""
     scores = apply_matcher(unlinked.cosine(vectors), config.matcher, config)
     rows, targets = unlinked.places(valid, vectors.device)
     return rank(scores.rows(rows), targets)
 
 
-def in_short(ranks: Ranks) -> dict[str, float]:
-    """Hits@1, Hits@10 and MRR: what a validation tells."""
+def validation_metrics(ranks: Ranks) -> dict[str, float]:
+    """Hits@1, Hits@10 and MRR, the metrics of a validation."""
     found = summary(ranks)
     return {name: found[name] for name in ("hits@1", "hits@10", "mrr")}
 
@@ -84,8 +85,8 @@ def in_short(ranks: Ranks) -> dict[str, float]:
 def worth_keeping(now: Ranks, best: Ranks) -> bool:
     """Whether the MRR of the same links is better, or less than one standard error below the best.
 
-    The error is that of the mean difference, link by link: a few hundred links cannot tell more.
-    What changes no link is not worth it.
+    The error is that of the mean difference, link by link: a few hundred links cannot resolve
+    less. False if no rank changes.
     """
     lost = reciprocal_rank(best) - reciprocal_rank(now)
     error = lost.std(correction=0) / max(1, len(lost)) ** 0.5
@@ -95,10 +96,10 @@ def worth_keeping(now: Ranks, best: Ranks) -> bool:
 def found_links(
     vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig, seed: int = 0
 ) -> Matched:
-    """Pairs that are each other's best under Sinkhorn with at least ``mass``, sorted.
+    """Predict links: pairs that are each other's best under Sinkhorn with at least ``mass``.
 
-    Of tied pairs the first in an order shuffled by ``seed`` is the best: ids may be in the same
-    order on both sides, and the lowest one would then be right for no reason of the model.
+    Links are sorted. Ties go to the first in an order shuffled by ``seed``: ids may be in the same
+    order on both sides, and the lowest would then be right for a reason outside the model.
     """
     rng = np.random.default_rng(seed)
     unlinked = Unlinked(rng.permutation(unlinked.left), rng.permutation(unlinked.right))
@@ -120,10 +121,10 @@ def found_links(
 def learn_confidence(
     vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig, seed: int
 ) -> Confidence:
-    """How likely a match is right, from held-out links; and when to give none.
+    """Fit the confidence of matches, and its threshold, on held-out links.
 
-    What a match of an entity *without* a counterpart looks like is learned by taking the
-    counterparts of half of the held-out links away, then of the other half.
+    Examples of entities *without* a counterpart are made by removing the counterparts of half of
+    the held-out links, then of the other half.
     """
     cosine = unlinked.cosine(vectors)
     rows, targets = unlinked.places(valid, vectors.device)
@@ -148,17 +149,19 @@ def learn_confidence(
         return fit_confidence(facts, correct)
     without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
     if correct.all() or not correct.any():
-        # Matches that are all right tell nothing of wrong ones; those without a counterpart do.
+        # All right or all wrong, these have one class only; entities without a counterpart add
+        # wrong matches.
         facts, correct = torch.cat((facts, without)), torch.cat((correct, right))
     confidence = fit_confidence(facts, correct)
     return replace(confidence, threshold=choose_threshold(confidence(without), right, there))
 
 
 def _evidence(cosine: Scores, config: MatchingConfig) -> tuple[Tensor, Tensor]:
-    pairs, cosines = best_pairs(cosine, config.matcher, config)
-    seen = evidence(pairs, cosines)
-    return seen.found, seen.features
+    """Each row's best column by the configured matcher, and the features of that pair."""
+    best = evidence(*best_pairs(cosine, config.matcher, config))
+    return best.found, best.features
 
 
 def _on(ids: Ids, like: Tensor) -> Tensor:
+    """The ids as a tensor on the device of ``like``."""
     return torch.from_numpy(ids).to(like.device)
