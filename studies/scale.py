@@ -26,11 +26,7 @@ class Method:
 PAPER = Method("decentRL", "paper")
 CODE = Method("decentRL, authors' code", "paper-code")
 STRONG = Method("decentRL, strong", "strong")
-SELF_TRAINED = Method(
-    "decentRL, strong, self-trained",
-    "strong",
-    ("self_training.rounds=3", "self_training.counterpart_weight=0.04"),
-)
+SELF_TRAINED = Method("decentRL, strong, self-trained", "strong", ("self_training.rounds=3",))
 GCN, GAT = Method("GCN-Align", "gcn"), Method("GAT", "gat")
 ALINET, ROTATE = Method("AliNet", "alinet"), Method("RotatE", "rotate")
 TRANSE = Method("TransE", "transe")
