@@ -188,8 +188,8 @@ def known_unknown(scale: Scale) -> Target:
         f"Known and new entities, open world, {pair}",
         "The links of the open world apart: those between entities that training has seen, and "
         f"those between entities that came later. {PROTOCOL} {SINKHORN} In the authors' "
-        "code the input part of a new entity's vector is 0, which brings new entities nearer to each "
-        "other. That gains here, because both ends of a new link always arrive together, and costs "
-        "where one end was there before.",
+        "code the input part of a new entity's vector is 0, which brings new entities nearer to "
+        "each other. That gains here, because both ends of a new link always arrive together, and "
+        "costs where one end was there before.",
         [table("CSLS", RUN, "csls"), table("Sinkhorn", WITH_SINKHORN, "sinkhorn")],
     )
