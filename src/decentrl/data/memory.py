@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.table import LINK, TRIPLE, Table, is_text, named_columns, string_columns
+from decentrl.data.table import LINK, TRIPLE, Table, named_columns, string_columns
 from decentrl.errors import InputError
 
 
@@ -79,6 +79,14 @@ def _from_rows(source: Iterable[Any], names: tuple[str, ...], place: Table) -> T
                 f"{row!r} is none of the {place.memory}", i, f"give ({', '.join(names)})"
             )
     return label_columns(list(zip(*rows, strict=True)) or [()] * len(names), names, place)
+
+
+def is_text(label: object) -> bool:
+    """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
+    try:
+        return isinstance(label, str) and bool(label.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def label_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], place: Table) -> Table:
