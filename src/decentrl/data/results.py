@@ -74,13 +74,6 @@ class ResultTable:
         rows = self._table.take([places] if isinstance(places, int) else list(places)).to_pylist()
         return rows[0] if isinstance(places, int) else rows
 
-    def equals(self, other: Any) -> bool:
-        """Whether both have the same columns and values; ``other`` may be a pyarrow Table."""
-        found: bool = self.to_arrow().equals(
-            other.to_arrow() if isinstance(other, ResultTable) else other
-        )
-        return found
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copying and pickling ask before there is a table
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

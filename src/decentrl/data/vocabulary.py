@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from operator import eq
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,11 @@ import numpy.typing as npt
 from decentrl.errors import UnknownLabelError
 
 if TYPE_CHECKING:
+    from hashlib import _Hash
+
     import pyarrow as pa
 
 Ids = npt.NDArray[np.int64]
-
-
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
 
 
 class _Labels:
@@ -46,13 +45,6 @@ class _Labels:
     def ids(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.labels)}
 
-    def check(self) -> None:
-        """Labels that are not distinct are an error."""
-        if len(self.ids) != len(self.labels):
-            seen: set[str] = set()
-            twice = next(x for x in self.labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
-            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
-
     def to_arrow(self) -> pa.Array:
         import pyarrow as pa
 
@@ -66,12 +58,9 @@ class Vocabulary:
         self._first = _Labels(list(labels))
         self._later: list[str] = []
         self._later_ids: dict[str, int] = {}
-        self._first.check()
-
-    @classmethod
-    def sorted(cls, labels: Iterable[str]) -> Vocabulary:
-        """The distinct labels, sorted by code point: the order of arrival leaves no trace."""
-        return cls(sorted(set(labels)))
+        if len(self._first.ids) != len(self._first):
+            twice = Counter(self._first.labels).most_common(1)[0][0]
+            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
 
     @classmethod
     def from_arrow(cls, labels: pa.Array) -> Vocabulary:
