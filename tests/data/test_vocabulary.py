@@ -98,9 +98,9 @@ def check_same(vocabulary: Vocabulary, model: Model, asked: list[str]) -> None:
     ids = {label: i for i, label in enumerate(model.labels)}
     assert len(vocabulary) == len(model.labels)
     assert vocabulary.find_all(asked).tolist() == [ids.get(x, -1) for x in asked]
-    assert [vocabulary.find(x) for x in asked] == [ids.get(x) for x in asked]
     assert [x in vocabulary for x in asked] == [x in ids for x in asked]
     known = [x for x in asked if x in ids]
+    assert vocabulary.ids(known).tolist() == [vocabulary.id(x) for x in known]
     assert vocabulary.ids(known).tolist() == [ids[x] for x in known]
     assert vocabulary.take(range(len(model.labels))) == list(vocabulary) == model.labels
     assert vocabulary.to_arrow().to_pylist() == model.labels

@@ -46,8 +46,7 @@ class AlignmentTask:
 
     def hold_out(self, share: float, seed: int, into: Literal["valid", "test"]) -> AlignmentTask:
         """Move a random ``share`` of the training links, at least one, behind valid or test."""
-        if not 0 < share < 1:
-            raise InputError(f"the share {share} is impossible", remedy="give one between 0 and 1")
+        check_share(share)
         n = len(self.train)
         if n < 2:
             raise InputError(
@@ -109,3 +108,9 @@ class AlignmentTask:
             for what, source in given.items()
         )
         return replace(task, train=train, valid=valid, test=test)
+
+
+def check_share(share: float) -> None:
+    """A share that is not between 0 and 1 is an error."""
+    if not 0 < share < 1:
+        raise InputError(f"the share {share} is impossible", remedy="give one between 0 and 1")

@@ -92,11 +92,8 @@ class KnowledgeGraph:
 
     def with_triples(self, triples: Ids) -> KnowledgeGraph:
         """The same vocabularies with other triples, int64[n, 3], in any order."""
-        return KnowledgeGraph(self.entities, self.relations, self.distinct(triples))
-
-    def distinct(self, triples: Ids) -> Ids:
-        """The distinct rows of ``triples`` in lexicographic order."""
-        return distinct_rows(triples, self.sizes)
+        distinct = distinct_rows(triples, self.sizes)
+        return KnowledgeGraph(self.entities, self.relations, distinct)
 
     @property
     def columns(self) -> Columns:

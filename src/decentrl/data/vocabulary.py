@@ -99,25 +99,18 @@ class Vocabulary:
         return f"Vocabulary({len(self)} labels)"
 
     def id(self, label: str) -> int:
-        """The id of ``label``; an unknown label is an error that names the nearest known ones."""
-        found = self.find(label)
-        if found is None:
+        """The id of ``label``; see :meth:`ids`."""
+        return int(self.ids([label])[0])
+
+    def ids(self, labels: Iterable[str]) -> Ids:
+        """The ids of ``labels``, int64[n]; an unknown one is an error that names similar ones."""
+        labels = list(labels)
+        found = self.find_all(labels)
+        if len(found) and found.min() < 0:
+            label = labels[int(found.argmin())]
             raise UnknownLabelError(
                 f"the label {label!r} is unknown", remedy=did_you_mean(label, self)
             )
-        return found
-
-    def find(self, label: str) -> int | None:
-        """The id of ``label``, or None."""
-        found = self._first.ids.get(label)
-        return self._later_ids.get(label) if found is None else found
-
-    def ids(self, labels: Iterable[str]) -> Ids:
-        """The ids of ``labels``, int64[n]."""
-        labels = list(labels)
-        found = self.find_all(labels)
-        for i in np.flatnonzero(found < 0):
-            self.id(labels[i])  # raises
         return found
 
     def find_all(self, labels: Iterable[str]) -> Ids:
