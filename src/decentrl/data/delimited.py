@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -83,19 +84,18 @@ def _slow(
     """The columns after ``skip`` records, or an error at the first bad line."""
     rows = []
     for line, row in islice(_records(data, file, kind), skip, None):
-        mark = "tab" if kind == "tsv" else "comma"
+        error = partial(InputError, file=file, line=line)
         if row in ([], [""]):
-            raise InputError("blank line", file=file, line=line, remedy="remove it")
+            raise error("blank line", remedy="remove it")
         if len(row) != len(names):
-            raise InputError(
+            mark = "tab" if kind == "tsv" else "comma"
+            raise error(
                 f"{len(row)} column(s), but {len(names)} are needed",
-                file=file,
-                line=line,
                 remedy=f"give {len(names)} columns separated by a {mark}: {', '.join(names)}",
             )
         if "" in row:
             problem = f"empty label in the column {names[row.index('')]}"
-            raise InputError(problem, file=file, line=line, remedy="fill it in or remove the line")
+            raise error(problem, remedy="fill it in or remove the line")
         rows.append(row)
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")

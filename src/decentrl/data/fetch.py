@@ -7,7 +7,6 @@ import http.client
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
@@ -80,7 +79,19 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
             if have and resumed and not sent.startswith(f"bytes {have}-"):
                 part.unlink()
                 raise InputError("the server sent another part", file=name, remedy=_AGAIN)
-            _receive(response, part, have if resumed else 0, name, progress)
+            size = have if resumed else 0
+            length = response.headers.get("Content-Length")
+            total = size + int(length) if length and length.isdigit() else None
+            with part.open("ab" if size else "wb") as file:
+                while chunk := response.read(_CHUNK):
+                    file.write(chunk)
+                    size += len(chunk)
+                    if progress:
+                        progress(name, size, total)
+            # read(n) does not complain about a connection that closed early.
+            if total is not None and size != total:
+                problem = f"the transfer stopped after {size:,} of {total:,} bytes"
+                raise InputError(problem, file=name, remedy=_AGAIN)
     except HTTPError as error:
         error.close()
         # Nothing after the end: the part is whole, or it is wrong and its checksum differs.
@@ -94,22 +105,6 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
     except (URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(f"{url} failed ({reason})", file=name, remedy=_AGAIN) from None
-
-
-def _receive(response: Any, part: Path, start: int, name: str, progress: Progress | None) -> None:
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length and length.isdigit() else None
-    size = start
-    with part.open("ab" if start else "wb") as file:
-        while chunk := response.read(_CHUNK):
-            file.write(chunk)
-            size += len(chunk)
-            if progress:
-                progress(name, size, total)
-    # read(n) does not complain about a connection that closed early.
-    if total is not None and size != total:
-        problem = f"the transfer stopped after {size:,} of {total:,} bytes"
-        raise InputError(problem, file=name, remedy=_AGAIN)
 
 
 def _sha256(file: Path) -> str:

@@ -15,15 +15,7 @@ from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
 
 # By extension; a name without one is TSV.
-FORMATS = {
-    "": "tsv",
-    "tsv": "tsv",
-    "txt": "tsv",
-    "csv": "csv",
-    "parquet": "parquet",
-    "nt": "nt",
-    "ttl": "ttl",
-}
+FORMATS = {"": "tsv", "tsv": "tsv", "txt": "tsv"} | {x: x for x in ("csv", "parquet", "nt", "ttl")}
 TRIPLE = ("head", "relation", "tail")
 ALSO_TRIPLE = ("subject", "predicate", "object")
 LINK = ("left", "right")
