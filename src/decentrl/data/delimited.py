@@ -37,7 +37,11 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
     quoted = b'"' in data
     if not quoted:
         data = _plain_line_ends(data, file)
-    header = io.BytesIO(data).readline().decode(errors="replace").replace('"', "").split(",")
+    first = io.BytesIO(data).readline().removesuffix(b"\n").decode(errors="replace")
+    try:
+        header = next(csv.reader([first]), [])
+    except csv.Error:  # reading all lines will name the error of this one
+        header = []
     order = named_columns(header, names) if len(header) == len(names) else None
     skip = int(order is not None)
     # Where there are quotes, only the standard library finds the one that is never closed.
