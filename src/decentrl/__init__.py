@@ -10,27 +10,27 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from decentrl._version import __version__
+from decentrl._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from decentrl.aligner import Aligner
-    from decentrl.config import Config, PredictionConfig
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
-    from decentrl.data.knowledge_graph import KnowledgeGraph
-    from decentrl.data.registry import load_dataset
-    from decentrl.data.results import Evaluation, ResultTable
-    from decentrl.errors import (
-        BundleError,
-        ConfigError,
-        DecentRLError,
-        DecentRLWarning,
-        InputError,
-        MissingExtraError,
-        NotFittedError,
-        UnknownLabelError,
-    )
-    from decentrl.predictor import Predictor
+    from decentrl.aligner import Aligner as Aligner
+    from decentrl.config import Config as Config
+    from decentrl.config import PredictionConfig as PredictionConfig
+    from decentrl.data.alignment_task import AlignmentTask as AlignmentTask
+    from decentrl.data.graph_task import GraphTask as GraphTask
+    from decentrl.data.knowledge_graph import KnowledgeGraph as KnowledgeGraph
+    from decentrl.data.registry import load_dataset as load_dataset
+    from decentrl.data.results import Evaluation as Evaluation
+    from decentrl.data.results import ResultTable as ResultTable
+    from decentrl.errors import BundleError as BundleError
+    from decentrl.errors import ConfigError as ConfigError
+    from decentrl.errors import DecentRLError as DecentRLError
+    from decentrl.errors import DecentRLWarning as DecentRLWarning
+    from decentrl.errors import InputError as InputError
+    from decentrl.errors import MissingExtraError as MissingExtraError
+    from decentrl.errors import NotFittedError as NotFittedError
+    from decentrl.errors import UnknownLabelError as UnknownLabelError
+    from decentrl.predictor import Predictor as Predictor
 
 _ERRORS = (
     "BundleError ConfigError DecentRLError DecentRLWarning InputError MissingExtraError "
@@ -49,27 +49,7 @@ _HOMES = {
     "load_dataset": "decentrl.data.registry",
 } | dict.fromkeys(_ERRORS.split(), "decentrl.errors")
 
-__all__ = [
-    "Aligner",
-    "AlignmentTask",
-    "BundleError",
-    "Config",
-    "ConfigError",
-    "DecentRLError",
-    "DecentRLWarning",
-    "Evaluation",
-    "GraphTask",
-    "InputError",
-    "KnowledgeGraph",
-    "MissingExtraError",
-    "NotFittedError",
-    "PredictionConfig",
-    "Predictor",
-    "ResultTable",
-    "UnknownLabelError",
-    "__version__",
-    "load_dataset",
-]
+__all__ = sorted([*_HOMES, "__version__"])
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -81,4 +61,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

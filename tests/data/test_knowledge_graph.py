@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, first_occurrences
 
-label = st.sampled_from(["a", "b", "c", "ä", "Z"])
+label = st.sampled_from(["a", "b", "c", "ä", "Z", "\uffff", "😀"])
 triples = st.lists(st.tuples(label, label, label), min_size=1, max_size=20)
 
 
@@ -21,6 +21,8 @@ def test_the_order_of_the_triples_changes_nothing(
     shuffled = rng.sample(rows, len(rows))
     one, other = (KnowledgeGraph.from_labels(*zip(*x, strict=True)) for x in (rows, shuffled))
     assert one.entities == other.entities
+    assert list(one.entities) == sorted({x for h, _, t in rows for x in (h, t)})
+    assert list(one.relations) == sorted({r for _, r, _ in rows})
     assert np.array_equal(one.triples, other.triples)
     assert one.content_hash() == other.content_hash()
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source as Source
 from decentrl.data.readers import read_table, source_name
-from decentrl.data.table import LINK, Table, find_ids, unknown_label
-from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.data.table import LINK, Columns
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
 NO_LINKS = np.empty((0, 2), np.int64)
@@ -46,8 +46,7 @@ class AlignmentTask:
 
     def hold_out(self, share: float, seed: int, into: Literal["valid", "test"]) -> AlignmentTask:
         """Move a random ``share`` of the training links, at least one, behind valid or test."""
-        if not 0 < share < 1:
-            raise InputError(f"the share {share} is impossible", remedy="give one between 0 and 1")
+        check_share(share)
         n = len(self.train)
         if n < 2:
             raise InputError(
@@ -71,10 +70,15 @@ class AlignmentTask:
         parts = (self.train, self.valid, self.test, *(self.auxiliary or ()), unknown)
         return hash_arrays(graphs, parts)
 
+    @property
+    def link_columns(self) -> Columns:
+        """What the columns of links may hold, for :func:`decentrl.data.table.row_ids`."""
+        left, right = self.left.entities, self.right.entities
+        return (left, "entity of the left graph"), (right, "entity of the right graph")
+
     def read_links(self, source: Source) -> Ids:
         """Other links between the same graphs, int64[n, 2]."""
-        sets = LinkSets(self.left.entities, self.right.entities)
-        return sets.add(read_table(source, LINK), "test")
+        return DisjointSets("link", self.link_columns).add(read_table(source, LINK), "test")
 
     @classmethod
     def read(
@@ -93,51 +97,20 @@ class AlignmentTask:
         rows (left, right), an array or a data frame. ``format`` and ``links_format`` override the
         extensions of files.
         """
-        graphs = [as_graph(source, format) for source in (left, right)]
-        sets = LinkSets(graphs[0].entities, graphs[1].entities)
-        # Training links are read first: a test link that repeats one is the test file's fault.
-        parts = [
-            NO_LINKS if source is None else sets.add(read_table(source, LINK, links_format), what)
-            for what, source in (
-                ("training", links),
-                ("validation", valid_links),
-                ("test", test_links),
-            )
-        ]
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
-        return cls(name, graphs[0], graphs[1], parts[0], parts[1], parts[2])
+        graphs = as_graph(left, format), as_graph(right, format)
+        task = cls(name, *graphs, train=NO_LINKS, valid=NO_LINKS, test=NO_LINKS)
+        sets = DisjointSets("link", task.link_columns)
+        # Training links are read first: a test link that repeats one is the test file's fault.
+        given = {"training": links, "validation": valid_links, "test": test_links}
+        train, valid, test = (
+            NO_LINKS if source is None else sets.add(read_table(source, LINK, links_format), what)
+            for what, source in given.items()
+        )
+        return replace(task, train=train, valid=valid, test=test)
 
 
-class LinkSets:
-    """Reads sets of links between two graphs; no two sets may share a link.
-
-    ``left`` and ``right`` are the names that the links use for the entities of the two graphs.
-    """
-
-    def __init__(self, left: Vocabulary, right: Vocabulary) -> None:
-        self._vocabularies = (left, right)
-        self._sets = DisjointSets((len(left), len(right)), "link")
-
-    def add(self, table: Table, what: str) -> Ids:
-        """The links of a table, int64[n, 2], in its order, without repetitions."""
-        return self._sets.add(table, self.encode(table), what)
-
-    def encode(self, table: Table) -> Ids:
-        """The rows of a table as pairs of ids, int64[n, 2]."""
-        left, right = self._vocabularies
-        pairs = np.stack([find_ids(table, 0, left), find_ids(table, 1, right)], axis=1)
-        bad = (pairs < 0).any(axis=1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            first, second = table.row(row)
-            swapped = first in right and second in left
-            side = int(pairs[row, 0] >= 0)
-            raise unknown_label(
-                table,
-                row,
-                side,
-                self._vocabularies[side],
-                f"entity of the {('left', 'right')[side]} graph",
-                "the two columns are swapped: write left, then right" if swapped else None,
-            )
-        return pairs
+def check_share(share: float) -> None:
+    """A share that is not between 0 and 1 is an error."""
+    if not 0 < share < 1:
+        raise InputError(f"the share {share} is impossible", remedy="give one between 0 and 1")

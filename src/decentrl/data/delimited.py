@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,20 +30,27 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
     data = data.removeprefix(_BOM)
     if data.endswith((b"\n\n", b"\n\r\n")):  # else spare the copy of a large file
         data = data.rstrip(b"\r\n")
-    quoted = kind == "csv" and b'"' in data
+    if kind == "tsv":
+        data = _plain_line_ends(data, file)
+        columns = _fast(data, len(names), "\t", 0) or _slow(data, file, names, kind)
+        return Table(file, columns, lambda row: row + 1)
+    quoted = b'"' in data
     if not quoted:
         data = _plain_line_ends(data, file)
-    if kind == "tsv":
-        columns = _fast(data, len(names), "\t", 0) or _slow_tsv(data, file, names)
-        return Table(file, columns, lambda row: row + 1)
-    order = _csv_header(data, file, names)
+    first = io.BytesIO(data).readline().removesuffix(b"\n").decode(errors="replace")
+    try:
+        header = next(csv.reader([first]), [])
+    except csv.Error:  # reading all lines will name the error of this one
+        header = []
+    order = named_columns(header, names) if len(header) == len(names) else None
     skip = int(order is not None)
     # Where there are quotes, only the standard library finds the one that is never closed.
     fast = None if quoted else _fast(data, len(names), ",", skip)
-    columns = fast or _slow_csv(data, file, names, skip)
+    columns = fast or _slow(data, file, names, kind, skip)
     if order is not None:
         columns = tuple(columns[i] for i in order)
-    return Table(file, columns, lambda row: _csv_line(data, row + skip))
+    # A quoted label may span several lines.
+    return Table(file, columns, lambda row: _first_line(data, file, row + skip))
 
 
 def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.ChunkedArray, ...] | None:
@@ -72,29 +82,25 @@ def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.Chunke
     return None if suspicious else columns
 
 
-def _slow_tsv(data: bytes, file: Path, names: tuple[str, ...]) -> tuple[pa.ChunkedArray, ...]:
-    rows = _split_tsv(data, file)
-    for number, row in enumerate(rows, 1):
-        _check_row(row, number, file, names, "tab")
-    return string_columns(zip(*rows, strict=True))
-
-
-def _slow_csv(
-    data: bytes, file: Path, names: tuple[str, ...], skip: int
+def _slow(
+    data: bytes, file: Path, names: tuple[str, ...], kind: str, skip: int = 0
 ) -> tuple[pa.ChunkedArray, ...]:
+    """The columns after ``skip`` records, or an error at the first bad line."""
     rows = []
-    reader = csv.reader(io.StringIO(_decode(data, file), newline=""), strict=True)
-    line = 1
-    try:
-        for number, row in enumerate(reader):
-            if number >= skip:
-                _check_row(row, line, file, names, "comma")
-                rows.append(row)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(
-            f"malformed CSV ({error})", file=file, line=line, remedy="check the quotes"
-        ) from None
+    for line, row in islice(_records(data, file, kind), skip, None):
+        error = partial(InputError, file=file, line=line)
+        if row in ([], [""]):
+            raise error("blank line", remedy="remove it")
+        if len(row) != len(names):
+            mark = "tab" if kind == "tsv" else "comma"
+            raise error(
+                f"{len(row)} column(s), but {len(names)} are needed",
+                remedy=f"give {len(names)} columns separated by a {mark}: {', '.join(names)}",
+            )
+        if "" in row:
+            problem = f"empty label in the column {names[row.index('')]}"
+            raise error(problem, remedy="fill it in or remove the line")
+        rows.append(row)
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")
     return string_columns(zip(*rows, strict=True))
@@ -102,25 +108,33 @@ def _slow_csv(
 
 def tsv_rows(data: bytes, file: Path) -> list[list[str]]:
     """The cells of each line of a TSV file, unchecked."""
-    return _split_tsv(_plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file), file)
+    data = _plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file)
+    return [row for _, row in _records(data, file, "tsv")]
 
 
-def _split_tsv(data: bytes, file: Path) -> list[list[str]]:
-    # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
-    return [line.split("\t") for line in _decode(data, file).removesuffix("\n").split("\n")]
+def _records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+    """The first line, counted from 1, and the cells of each record, unchecked."""
+    text = _decode(data, file)
+    if kind == "tsv":
+        # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
+        for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):
+            yield line, row.split("\t")
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"malformed CSV ({error})", file=file, line=line, remedy="check the quotes"
+        ) from None
 
 
-def _check_row(row: list[str], line: int, file: Path, names: tuple[str, ...], mark: str) -> None:
-    need = f"{len(names)} columns separated by a {mark}: {', '.join(names)}"
-    if row in ([], [""]):
-        raise InputError("blank line", file=file, line=line, remedy="remove it")
-    if len(row) != len(names):
-        problem = f"{len(row)} column(s), but {len(names)} are needed"
-        raise InputError(problem, file=file, line=line, remedy=f"give {need}")
-    for label, name in zip(row, names, strict=True):
-        if not label:
-            problem = f"empty label in the column {name}"
-            raise InputError(problem, file=file, line=line, remedy="fill it in or remove the line")
+def _first_line(data: bytes, file: Path, record: int) -> int:
+    """The line on which a CSV record, counted from 0, starts."""
+    return next(islice(_records(data, file, "csv"), record, None))[0]
 
 
 def _decode(data: bytes, file: Path) -> str:
@@ -148,24 +162,3 @@ def _plain_line_ends(data: bytes, file: Path) -> bytes:
             remedy="end lines with LF or CR LF",
         )
     return data
-
-
-def _csv_header(data: bytes, file: Path, names: tuple[str, ...]) -> list[int] | None:
-    """Where the columns ``names`` stand, if the first line is a header of just these."""
-    end = data.find(b"\n")
-    first = _decode(data[: end if end >= 0 else len(data)], file)
-    try:
-        header = next(csv.reader([first]), [])
-    except csv.Error:  # reading all lines will name the error of this one
-        return None
-    if len(header) != len(names):
-        return None
-    return named_columns(header, names)
-
-
-def _csv_line(data: bytes, record: int) -> int:
-    """The line on which a CSV record starts: quoted labels may span several."""
-    reader = csv.reader(io.StringIO(data.decode(), newline=""))
-    for _ in range(record):
-        next(reader)
-    return reader.line_num + 1

@@ -7,7 +7,6 @@ import http.client
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
@@ -33,10 +32,20 @@ def fetch(
     ``base_url`` (or DECENTRL_DATA_URL) is the address of a folder with the files of checksums.txt.
     A file that is already there and right is skipped; an interrupted one is continued.
     """
-    wanted = _files(names)
+    folders = [info.folder for info in map(find_dataset, names) if not info.packaged]
+    published = checksums()
+    wanted = {x: y for x, y in published.items() if any(x.startswith(f"{f}/") for f in folders)}
     if not wanted:
         return []
-    base = _base_url(base_url)
+    base = base_url or os.environ.get("DECENTRL_DATA_URL")
+    if not base:
+        raise InputError(
+            "no address to fetch from is set",
+            remedy="give --base-url or set DECENTRL_DATA_URL to where the data folder is served",
+        )
+    if urlsplit(base).scheme not in ("http", "https"):
+        raise InputError(f"{base!r} is no web address", remedy="give one with http:// or https://")
+    base = base.rstrip("/")
     done = []
     for name, checksum in wanted.items():
         target = data_root(root) / name
@@ -57,39 +66,32 @@ def fetch(
     return done
 
 
-def _files(names: Iterable[str]) -> dict[str, str]:
-    published = checksums()
-    wanted: dict[str, str] = {}
-    for name in names:
-        info = find_dataset(name)
-        if not info.packaged:
-            wanted |= {f: c for f, c in published.items() if f.startswith(info.folder + "/")}
-    return wanted
-
-
-def _base_url(given: str | None) -> str:
-    base = given or os.environ.get("DECENTRL_DATA_URL")
-    if not base:
-        raise InputError(
-            "no address to fetch from is set",
-            remedy="give --base-url or set DECENTRL_DATA_URL to where the data folder is served",
-        )
-    if urlsplit(base).scheme not in ("http", "https"):
-        raise InputError(f"{base!r} is no web address", remedy="give one with http:// or https://")
-    return base.rstrip("/")
-
-
 def _download(url: str, part: Path, name: str, progress: Progress | None) -> None:
     """Complete ``part`` from ``url``, from where it ends if the server can."""
     have = part.stat().st_size if part.is_file() else 0
+    # identity: a server that compresses on the way would change what is counted and hashed.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        with _open(url, have) as response:
+        with urlopen(Request(url, headers=headers), timeout=_TIMEOUT) as response:
             # 206 is the rest of the file; 200 is all of it, whatever was asked for.
-            resumed = response.status == 206 and _range_start(response) == have
-            if have and response.status == 206 and not resumed:
+            resumed = response.status == 206
+            sent = response.headers.get("Content-Range") or ""
+            if have and resumed and not sent.startswith(f"bytes {have}-"):
                 part.unlink()
                 raise InputError("the server sent another part", file=name, remedy=_AGAIN)
-            _receive(response, part, have if resumed else 0, name, progress)
+            size = have if resumed else 0
+            length = response.headers.get("Content-Length")
+            total = size + int(length) if length and length.isdigit() else None
+            with part.open("ab" if size else "wb") as file:
+                while chunk := response.read(_CHUNK):
+                    file.write(chunk)
+                    size += len(chunk)
+                    if progress:
+                        progress(name, size, total)
+            # read(n) does not complain about a connection that closed early.
+            if total is not None and size != total:
+                problem = f"the transfer stopped after {size:,} of {total:,} bytes"
+                raise InputError(problem, file=name, remedy=_AGAIN)
     except HTTPError as error:
         error.close()
         # Nothing after the end: the part is whole, or it is wrong and its checksum differs.
@@ -103,34 +105,6 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
     except (URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(f"{url} failed ({reason})", file=name, remedy=_AGAIN) from None
-
-
-def _open(url: str, start: int) -> Any:
-    # identity: a server that compresses on the way would change what is counted and hashed.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    return urlopen(Request(url, headers=headers), timeout=_TIMEOUT)
-
-
-def _range_start(response: Any) -> int | None:
-    unit, _, span = (response.headers.get("Content-Range") or "").partition(" ")
-    start = span.partition("-")[0]
-    return int(start) if unit == "bytes" and start.isdigit() else None
-
-
-def _receive(response: Any, part: Path, start: int, name: str, progress: Progress | None) -> None:
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length and length.isdigit() else None
-    size = start
-    with part.open("ab" if start else "wb") as file:
-        while chunk := response.read(_CHUNK):
-            file.write(chunk)
-            size += len(chunk)
-            if progress:
-                progress(name, size, total)
-    # read(n) does not complain about a connection that closed early.
-    if total is not None and size != total:
-        problem = f"the transfer stopped after {size:,} of {total:,} bytes"
-        raise InputError(problem, file=name, remedy=_AGAIN)
 
 
 def _sha256(file: Path) -> str:

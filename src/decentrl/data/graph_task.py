@@ -6,17 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decentrl.data.knowledge_graph import (
-    NO_TRIPLES,
-    DisjointSets,
-    KnowledgeGraph,
-    as_graph,
-    first_occurrences,
-    hash_arrays,
-)
+from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_table, source_name
-from decentrl.data.table import distinct_labels, triple_ids
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
@@ -95,27 +87,18 @@ class GraphTask:
             for what, source in given.items()
             if source is not None
         }
-        entities = distinct_labels(tables.values(), 0, 2)
-        relations = distinct_labels(tables.values(), 1)
-        graph = KnowledgeGraph(entities, relations, NO_TRIPLES)
-        sets = DisjointSets(graph.sizes, "triple")
-        rows = {
-            what: sets.add(table, triple_ids(table, entities, relations), what)
-            for what, table in tables.items()
-        }
-        train = graph.with_triples(rows["training"]).counted(tables["training"])
-        shares = (
-            0.0 if "validation" in rows else valid_share,
-            0.0 if "test" in rows else test_share,
-        )
+        graph = KnowledgeGraph.of_labels(tables.values())
+        sets = DisjointSets("triple", graph.columns)
+        rows = {what: sets.add(table, what) for what, table in tables.items()}
+        train = graph.holding(tables["training"])
+        shares = (valid_share if valid is None else 0, test_share if test is None else 0)
         task = cls.from_graph(source_name(triples, "graph"), train, *shares, seed)
         held = rows.get("validation", task.valid), rows.get("test", task.test)
         return replace(task, valid=held[0], test=held[1])
 
     def read_triples(self, source: Source) -> Ids:
         """Other triples of the same entities and relations, int64[n, 3]."""
-        rows = triple_ids(read_table(source), self.graph.entities, self.graph.relations)
-        return rows[first_occurrences(rows, self.graph.sizes)]
+        return DisjointSets("triple", self.graph.columns).add(read_table(source), "test")
 
     def content_hash(self) -> str:
         """SHA-256 over the graph, the splits and, in an open world, what arrives later."""

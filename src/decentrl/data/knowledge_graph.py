@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from decentrl.data.memory import Source, in_memory, label_columns
 from decentrl.data.readers import read_table
-from decentrl.data.table import TRIPLE, Table, encode
+from decentrl.data.table import TRIPLE, Columns, Table, distinct_labels, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
@@ -52,7 +51,8 @@ class KnowledgeGraph:
                 Arrow table.
             format: of a file, where its extension is not one of these.
         """
-        return _assemble(read_table(source, format=format))
+        table = read_table(source, format=format)
+        return cls.of_labels([table]).holding(table)
 
     @classmethod
     def from_labels(
@@ -66,7 +66,13 @@ class KnowledgeGraph:
                 f"heads, relations and tails differ in number ({sizes})",
                 remedy="give one of each per triple",
             )
-        return _assemble(label_columns(columns, TRIPLE, in_memory("triples")))
+        table = label_columns(columns, TRIPLE, in_memory("triples"))
+        return cls.of_labels([table]).holding(table)
+
+    @classmethod
+    def of_labels(cls, tables: Collection[Table]) -> KnowledgeGraph:
+        """The entities and relations of tables of triples, sorted by label, without triples."""
+        return cls(distinct_labels(tables, 0, 2), distinct_labels(tables, 1), NO_TRIPLES)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -86,16 +92,19 @@ class KnowledgeGraph:
 
     def with_triples(self, triples: Ids) -> KnowledgeGraph:
         """The same vocabularies with other triples, int64[n, 3], in any order."""
-        return KnowledgeGraph(self.entities, self.relations, self.distinct(triples))
+        distinct = distinct_rows(triples, self.sizes)
+        return KnowledgeGraph(self.entities, self.relations, distinct)
 
-    def distinct(self, triples: Ids) -> Ids:
-        """The distinct rows of ``triples`` in lexicographic order."""
-        return distinct_rows(triples, self.sizes)
+    @property
+    def columns(self) -> Columns:
+        """What the columns of triples may hold, for :func:`decentrl.data.table.row_ids`."""
+        entity, relation = (self.entities, "known entity"), (self.relations, "known relation")
+        return entity, relation, entity
 
-    def counted(self, table: Table) -> KnowledgeGraph:
-        """The same graph, with the number of rows of its table that were left out."""
-        repeated = len(table) - len(self.triples)
-        return replace(self, counts=ReadCounts(repeated, table.literals))
+    def holding(self, table: Table) -> KnowledgeGraph:
+        """The same vocabularies with the triples of a table, and what was left out of it."""
+        graph = self.with_triples(row_ids(table, *self.columns))
+        return replace(graph, counts=ReadCounts(len(table) - len(graph.triples), table.literals))
 
     def content_hash(self) -> str:
         """SHA-256 over labels, in the order of their ids, and triples."""
@@ -115,25 +124,6 @@ class KnowledgeGraph:
 def as_graph(source: KnowledgeGraph | Source, format: str | None = None) -> KnowledgeGraph:
     """A graph as it is, or the one that :meth:`KnowledgeGraph.read` makes of the source."""
     return source if isinstance(source, KnowledgeGraph) else KnowledgeGraph.read(source, format)
-
-
-def _assemble(table: Table) -> KnowledgeGraph:
-    """The graph of a table of triples, with sorted labels."""
-    heads, names, tails = table.columns
-    # Heads and tails are encoded together, so that each entity is looked up once.
-    entities, ends = _sorted_ids(pa.chunked_array([*heads.chunks, *tails.chunks], pa.string()))
-    relations, kinds = _sorted_ids(names)
-    rows = np.stack([ends[: len(heads)], kinds, ends[len(heads) :]], axis=1)
-    return KnowledgeGraph(entities, relations, NO_TRIPLES).with_triples(rows).counted(table)
-
-
-def _sorted_ids(column: pa.ChunkedArray) -> tuple[Vocabulary, Ids]:
-    """Vocabulary.sorted of a column's labels and, for each row, its id, int64[n]."""
-    labels, codes = encode(column)
-    order = np.asarray(pc.array_sort_indices(labels))  # by UTF-8 bytes, that is by code point
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return Vocabulary(labels.take(pa.array(order)).to_pylist()), ranks[codes]
 
 
 def hash_arrays(start: str, parts: Iterable[Ids | None]) -> str:
@@ -170,18 +160,20 @@ def first_occurrences(rows: Ids, sizes: tuple[int, ...]) -> Ids:
 
 
 class DisjointSets:
-    """Sets of triples or links, such as training and test, that may not share a row.
+    """Reads sets of triples or links, such as training and test, that may not share a row.
 
-    ``sizes`` are the numbers of ids of each column, ``noun`` is the word for a row in errors.
+    ``columns`` are what the rows may hold, ``noun`` is the word for a row in errors.
     """
 
-    def __init__(self, sizes: tuple[int, ...], noun: str) -> None:
-        self._sizes, self._noun = sizes, noun
+    def __init__(self, noun: str, columns: Columns) -> None:
+        self._noun, self._columns = noun, columns
         self._seen: list[tuple[str, Ids]] = []
 
-    def add(self, table: Table, rows: Ids, name: str) -> Ids:
-        """The distinct ``rows`` of a table, in their order; a row of an earlier set is an error."""
-        keys = row_keys(rows, self._sizes)
+    def add(self, table: Table, name: str) -> Ids:
+        """The distinct rows of a table, in their order; a row of an earlier set is an error."""
+        rows = row_ids(table, *self._columns)
+        sizes = tuple(len(vocabulary) for vocabulary, _ in self._columns)
+        keys = row_keys(rows, sizes)
         for other, seen in self._seen:
             shared = np.isin(keys, seen)
             if shared.any():
@@ -191,4 +183,4 @@ class DisjointSets:
                     "remove it from one of the two",
                 )
         self._seen.append((name, keys))
-        return rows[first_occurrences(rows, self._sizes)]
+        return rows[first_occurrences(rows, sizes)]

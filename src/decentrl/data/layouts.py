@@ -10,22 +10,18 @@ what the open world changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from decentrl.data.alignment_task import NO_LINKS, AlignmentTask, LinkSets
+from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.knowledge_graph import (
-    NO_TRIPLES,
-    KnowledgeGraph,
-    first_occurrences,
-    row_keys,
-)
+from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph, first_occurrences, row_keys
 from decentrl.data.readers import read_table
-from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, distinct_labels, triple_ids
+from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
@@ -34,21 +30,25 @@ Task = AlignmentTask | GraphTask
 
 def find_file(folder: Path, *names: str) -> Path | None:
     """The file of one of these names, with any of the usual extensions."""
-    for name in names:
-        for extension in ("", ".txt", ".tsv"):
-            for packed in ("", ".gz"):
-                file = folder / f"{name}{extension}{packed}"
-                if file.is_file():
-                    return file
+    for parts in product(names, ("", ".txt", ".tsv"), ("", ".gz")):
+        file = folder / "".join(parts)
+        if file.is_file():
+            return file
     return None
 
 
 def read_folder(folder: Path, name: str, open_world: bool = False) -> Task:
     """The dataset in a folder of any known layout."""
+    if open_world and not (folder / "open").is_dir():
+        raise InputError(
+            "this dataset has no open-world split",
+            file=folder,
+            remedy="make one with: decentrl data split",
+        )
     if find_file(folder, "triples_1"):
         return _read_dbp15k(folder, name, open_world)
     if find_file(folder, "rel_triples_1"):
-        return _read_openea(folder, name, open_world)
+        return _read_openea(folder, name)
     if find_file(folder, "train"):
         return _read_splits(folder, name, open_world)
     raise InputError(
@@ -59,7 +59,7 @@ def read_folder(folder: Path, name: str, open_world: bool = False) -> Task:
     )
 
 
-def require(folder: Path, *names: str) -> Path:
+def _require(folder: Path, *names: str) -> Path:
     """The same as find_file, where the file must exist."""
     file = find_file(folder, *names)
     if file is None:
@@ -71,168 +71,112 @@ def require(folder: Path, *names: str) -> Path:
     return file
 
 
-def _open_folder(folder: Path, open_world: bool) -> Path | None:
-    if not open_world:
-        return None
-    if not (folder / "open").is_dir():
-        raise InputError(
-            "this dataset has no open-world split",
-            file=folder,
-            remedy="make one with: decentrl data split",
-        )
-    return folder / "open"
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Tokens, as the triples use them, and labels; entry i of both is the same thing."""
-
-    tokens: Vocabulary
-    labels: Vocabulary
-
-    @classmethod
-    def read(cls, file: Path | None, tables: Iterable[Table], *columns: int) -> _Names:
-        """Read an id file, ``id <TAB> label``; its order is the order of the vocabulary.
-
-        Without one, the tokens in these columns of the triples are the labels.
-        """
-        if file is None:
-            vocabulary = distinct_labels(tables, *columns)
-            return cls(vocabulary, vocabulary)
-        table = read_table(file, IDENTIFIER)
-        return cls(_unique(table, 0, "id"), _unique(table, 1, "label"))
-
-    def by_label(self) -> _Names:
-        """The same where the triples name entities by their labels in spite of an id file."""
-        return _Names(self.labels, self.labels)
-
-
-def _unique(table: Table, column: int, what: str) -> Vocabulary:
+def _identifiers(table: Table, column: int) -> Vocabulary:
+    """A column of an id file, whose order is the order of the vocabulary."""
     values = table.columns[column].to_pylist()
-    try:
-        return Vocabulary(values)
-    except ValueError:
-        first: dict[str, int] = {}
-        row = next(i for i, x in enumerate(values) if first.setdefault(x, i) != i)
-        before = table.line_of(first[values[row]])
-        raise table.error(
-            f"the {what} {values[row]!r} occurs twice (before in line {before})",
-            row,
-            "give each entity and relation one line",
-        ) from None
+    first: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if first.setdefault(value, row) != row:
+            before = table.line_of(first[value])
+            raise table.error(
+                f"the {IDENTIFIER[column]} {value!r} occurs twice (before in line {before})",
+                row,
+                "give each entity and relation one line",
+            )
+    return Vocabulary(values)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One graph of a folder with the names its files use."""
+def _vocabularies(
+    tables: Collection[Table], entities: Path | None, relations: Path | None
+) -> tuple[KnowledgeGraph, KnowledgeGraph]:
+    """Two graphs without triples, with the tokens of id files and with the labels for these.
 
-    entities: _Names
-    relations: _Names
-    graph: KnowledgeGraph
-
-    @classmethod
-    def of(cls, triples: Table, entities: _Names, relations: _Names) -> _Side:
-        bare = KnowledgeGraph(entities.labels, relations.labels, NO_TRIPLES)
-        rows = triple_ids(triples, entities.tokens, relations.tokens)
-        return cls(entities, relations, bare.with_triples(rows).counted(triples))
-
-    def ids(self, table: Table) -> Ids:
-        return triple_ids(table, self.entities.tokens, self.relations.tokens)
-
-
-def _read_side(folder: Path, i: int) -> _Side:
-    """The graph ``i`` of a folder of the layout of DBP15K."""
-    triples = read_table(require(folder, f"triples_{i}"))
-    entities = _Names.read(find_file(folder, f"ent_ids_{i}"), [triples], 0, 2)
-    relations = _Names.read(find_file(folder, f"rel_ids_{i}"), [triples], 1)
-    return _Side.of(triples, entities, relations)
+    Entry i of both is the same thing. Without an id file the labels in the tables are both.
+    """
+    found = KnowledgeGraph.of_labels(tables)
+    both = [found, found]
+    if entities is not None:
+        table = read_table(entities, IDENTIFIER)
+        both = [replace(x, entities=_identifiers(table, i)) for i, x in enumerate(both)]
+    if relations is not None:
+        table = read_table(relations, IDENTIFIER)
+        both = [replace(x, relations=_identifiers(table, i)) for i, x in enumerate(both)]
+    return both[0], both[1]
 
 
 def _read_dbp15k(folder: Path, name: str, open_world: bool) -> AlignmentTask:
-    opened = _open_folder(folder, open_world)
-    left, right = _read_side(folder, 1), _read_side(folder, 2)
-    sets = LinkSets(left.entities.tokens, right.entities.tokens)
-
-    def links(file: Path | None, what: str) -> Ids:
-        return NO_LINKS if file is None else sets.add(read_table(file, LINK), what)
-
-    train = links(require(folder, "sup_pairs", "sup_ent_ids"), "training")
-    valid = links(find_file(folder, "valid_pairs"), "validation")
-    test = links(find_file(folder, "ref_pairs", "ref_ent_ids"), "test")
-    task = AlignmentTask(name, left.graph, right.graph, train, valid, test)
-    if opened is None:
-        return task
-    table = read_table(require(opened, "new_pairs"), LINK)
-    return _open_alignment(task, opened, (left, right), table, sets.encode(table))
-
-
-def _open_alignment(
-    task: AlignmentTask, opened: Path, sides: tuple[_Side, _Side], table: Table, new: Ids
-) -> AlignmentTask:
-    """The task in the open world; ``new`` are the ids of ``table``, the new test links."""
-    parts = [
-        _open_triples(side, read_table(require(opened, f"triples_{i}")))
-        for i, side in enumerate(sides, 1)
-    ]
-    sizes = (len(task.left.entities), len(task.right.entities))
-    test, unknown = row_keys(task.test, sizes), row_keys(new, sizes)
-    stray = ~np.isin(unknown, test)
-    if stray.any():
-        raise table.error(
-            "this new link is no test link",
-            int(np.argmax(stray)),
-            "remove it, or add it to ref_pairs",
-        )
-    return replace(
-        task,
-        left=parts[0][0],
-        right=parts[1][0],
-        auxiliary=(parts[0][1], parts[1][1]),
-        unknown=np.isin(test, unknown),
+    graphs, labels = [], []
+    for i in (1, 2):
+        table = read_table(_require(folder, f"triples_{i}"))
+        files = find_file(folder, f"ent_ids_{i}"), find_file(folder, f"rel_ids_{i}")
+        tokens, named = _vocabularies([table], *files)
+        graphs.append(tokens.holding(table))
+        labels.append(named)
+    links = _require(folder, "sup_pairs", "sup_ent_ids")
+    test_links = find_file(folder, "ref_pairs", "ref_ent_ids")
+    valid_links = find_file(folder, "valid_pairs")
+    task = AlignmentTask.read(graphs[0], graphs[1], links, test_links, valid_links)
+    if open_world:
+        task = _open_alignment(task, folder / "open")
+    left, right = (
+        replace(graph, entities=named.entities, relations=named.relations)
+        for graph, named in zip((task.left, task.right), labels, strict=True)
     )
+    return replace(task, name=name, left=left, right=right)
 
 
-def _open_triples(side: _Side, table: Table) -> tuple[KnowledgeGraph, Ids]:
+def _open_alignment(task: AlignmentTask, opened: Path) -> AlignmentTask:
+    """The task in the open world, whose new links are among the test links."""
+    table = read_table(_require(opened, "new_pairs"), LINK)
+    left, later_left = _open_triples(task.left, _require(opened, "triples_1"))
+    right, later_right = _open_triples(task.right, _require(opened, "triples_2"))
+    sizes = (len(left.entities), len(right.entities))
+    test, new = row_keys(task.test, sizes), row_keys(row_ids(table, *task.link_columns), sizes)
+    _check_among(table, new, test, "this new link is no test link", "add it to ref_pairs")
+    later = later_left, later_right
+    return replace(task, left=left, right=right, auxiliary=later, unknown=np.isin(test, new))
+
+
+def _open_triples(graph: KnowledgeGraph, file: Path) -> tuple[KnowledgeGraph, Ids]:
     """The graph of the open training triples, and the conventional ones that are not in it."""
-    graph, rows = side.graph, side.ids(table)
+    table = read_table(file)
+    rows = row_ids(table, *graph.columns)
     keys, known = row_keys(rows, graph.sizes), row_keys(graph.triples, graph.sizes)
-    stray = ~np.isin(keys, known)
-    if stray.any():
-        raise table.error(
-            "this open-world training triple is not among the conventional ones",
-            int(np.argmax(stray)),
-            "remove it, or add it to the file outside open/",
-        )
+    problem = "this open-world training triple is not among the conventional ones"
+    _check_among(table, keys, known, problem, "add it to the file outside open/")
     return graph.with_triples(rows), graph.triples[~np.isin(known, keys)]
 
 
-def _read_openea(folder: Path, name: str, open_world: bool) -> AlignmentTask:
-    _open_folder(folder, open_world)
-    graphs = [KnowledgeGraph.read(require(folder, f"rel_triples_{i}"), "tsv") for i in (1, 2)]
+def _check_among(table: Table, keys: Ids, known: Ids, problem: str, remedy: str) -> None:
+    stray = ~np.isin(keys, known)
+    if stray.any():
+        raise table.error(problem, int(np.argmax(stray)), f"remove it, or {remedy}")
+
+
+def _read_openea(folder: Path, name: str) -> AlignmentTask:
     fold = folder / "721_5fold" / "1"
     if not fold.is_dir():
         fold = folder  # the links of some releases lie beside the triples
-    sets = LinkSets(graphs[0].entities, graphs[1].entities)
-    files = {"training": "train_links", "validation": "valid_links", "test": "test_links"}
-    parts = [sets.add(read_table(require(fold, x), LINK), what) for what, x in files.items()]
-    return AlignmentTask(name, graphs[0], graphs[1], parts[0], parts[1], parts[2])
+    left, right = (_require(folder, f"rel_triples_{i}") for i in (1, 2))
+    train, test, valid = (_require(fold, f"{part}_links") for part in ("train", "test", "valid"))
+    return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
 
 
 def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
-    opened = _open_folder(folder, open_world)
-    tables = {
-        part: read_table(file)
-        for part in ("train", "valid", "test")
-        if (file := find_file(folder, part))
-    }
-    entities = _Names.read(find_file(folder, "entities"), tables.values(), 0, 2)
-    relations = _Names.read(find_file(folder, "relations"), tables.values(), 1)
-    side = _Side.of(tables["train"], entities.by_label(), relations.by_label())
-    held = [side.ids(tables[x]) if x in tables else NO_TRIPLES for x in ("valid", "test")]
-    valid, test = (x[first_occurrences(x, side.graph.sizes)] for x in held)
-    if opened is None:
-        return GraphTask(name, side.graph, valid, test)
-    train, auxiliary = _open_triples(side, read_table(require(opened, "train")))
-    table = read_table(require(opened, "new_entities"), IDENTIFIER)
-    new = np.unique(column_ids(table, 1, entities.labels, "known entity"))
-    return GraphTask(name, train, valid, test, auxiliary, new)
+    found = {part: find_file(folder, part) for part in ("train", "valid", "test")}
+    tables = {part: read_table(file) for part, file in found.items() if file}
+    files = find_file(folder, "entities"), find_file(folder, "relations")
+    # Here the triples name entities by their labels in spite of an id file.
+    graph = _vocabularies(tables.values(), *files)[1].holding(tables["train"])
+
+    def held_out(part: str) -> Ids:
+        rows = row_ids(tables[part], *graph.columns) if part in tables else NO_TRIPLES
+        return rows[first_occurrences(rows, graph.sizes)]
+
+    task = GraphTask(name, graph, held_out("valid"), held_out("test"))
+    if not open_world:
+        return task
+    train, later = _open_triples(graph, _require(folder / "open", "train"))
+    table = read_table(_require(folder / "open", "new_entities"), IDENTIFIER)
+    new = np.unique(column_ids(table, 1, graph.entities, "known entity"))
+    return replace(task, graph=train, auxiliary=later, new_entities=new)

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.interchange
 
-from decentrl.data.table import LINK, TRIPLE, Table, is_text, named_columns, string_columns
+from decentrl.data.table import LINK, TRIPLE, Table, named_columns, string_columns
 from decentrl.errors import InputError
 
 
@@ -44,41 +45,41 @@ def in_memory(what: str) -> Table:
 def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
     place = in_memory("links" if names == LINK else "triples")
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return arrow_columns(_arrow(pa.table, source, place), names, place)
-    if hasattr(source, "__dataframe__"):
-        from pyarrow.interchange import from_dataframe
-
-        return arrow_columns(_arrow(from_dataframe, source, place), names, place)
-    if not isinstance(source, Iterable) or isinstance(source, bytes):
-        raise InputError(
-            f"{type(source).__name__} is no source of {place.memory}",
-            remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
-        )
-    return _from_rows(source, names, place)
-
-
-def _arrow(convert: Any, source: Any, place: Table) -> pa.Table:
+    frame = None
     try:
-        return convert(source)
+        if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+            frame = pa.table(source)
+        elif hasattr(source, "__dataframe__"):
+            frame = pyarrow.interchange.from_dataframe(source)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         raise place.error(
             f"this {type(source).__name__} is no table of text ({first_line(error)})",
             remedy="convert its labels to text, for example with astype(str)",
         ) from None
-
-
-def _from_rows(source: Iterable[Any], names: tuple[str, ...], place: Table) -> Table:
+    if frame is not None:
+        return arrow_columns(frame, names, place)
+    if not isinstance(source, Iterable) or isinstance(source, bytes):
+        raise InputError(
+            f"{type(source).__name__} is no source of {place.memory}",
+            remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
+        )
     rows = list(source)
     for i, row in enumerate(rows):
         whole = type(row) in (tuple, list) or (
             isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
         )
         if not whole or len(row) != len(names):
-            raise place.error(
-                f"{row!r} is none of the {place.memory}", i, f"give ({', '.join(names)})"
-            )
+            problem = f"{row!r} is none of the {place.memory}"
+            raise place.error(problem, i, f"give ({', '.join(names)})")
     return label_columns(list(zip(*rows, strict=True)) or [()] * len(names), names, place)
+
+
+def is_text(label: object) -> bool:
+    """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
+    try:
+        return isinstance(label, str) and bool(label.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def label_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], place: Table) -> Table:
@@ -116,16 +117,17 @@ def arrow_columns(
 
 def _text_column(column: Any, name: str, place: Table, integers: bool) -> pa.ChunkedArray:
     """An Arrow column as strings without null or empty values."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     types = pa.types
+    kind = column.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+        column = column.cast(kind)
     text = [types.is_string, types.is_large_string, types.is_string_view, types.is_null]
     if not any(test(kind) for test in text) and not (integers and types.is_integer(kind)):
         raise place.error(
             f"the column {name} holds {kind}, not labels",
             remedy="store labels as strings" if integers else "convert it with astype(str)",
         )
-    if types.is_dictionary(column.type):
-        column = column.cast(kind)
     column = column.cast(pa.string())
     bad = pc.fill_null(pc.equal(column, ""), True)
     if pc.any(bad).as_py():

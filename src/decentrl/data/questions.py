@@ -7,9 +7,9 @@ from pathlib import Path
 
 from decentrl.data.delimited import tsv_rows
 from decentrl.data.readers import format_of, read_bytes
-from decentrl.data.table import TRIPLE, Table, string_columns, unknown_label
-from decentrl.data.vocabulary import Vocabulary
-from decentrl.errors import InputError
+from decentrl.data.table import TRIPLE, Table
+from decentrl.data.vocabulary import Vocabulary, did_you_mean
+from decentrl.errors import UnknownLabelError
 
 ASKED = ("", "?")
 """Marks of the part that is asked for."""
@@ -24,32 +24,27 @@ def read_questions(
 
     Exactly one part of a row is empty or ``?``; an unknown label elsewhere is an error.
     """
-    file = Path(path)
-    if format_of(file) != "tsv":
-        raise InputError("questions must be tab-separated", file=file, remedy="give a .tsv file")
-    rows = tsv_rows(read_bytes(file), file)
-    place = Table(file, (), lambda row: row + 1)
-    for i, row in enumerate(rows):
+    place = Table(Path(path), (), lambda row: row + 1)
+    if format_of(place.file) != "tsv":
+        raise place.error("questions must be tab-separated", remedy="give a .tsv file")
+    questions: list[Question] = []
+    for i, row in enumerate(tsv_rows(read_bytes(place.file), place.file)):
         if len(row) != len(TRIPLE):
             raise place.error(
                 f"{len(row)} column(s), but {len(TRIPLE)} are needed",
                 i,
                 "give head, relation and tail, separated by a tab",
             )
-        if sum(part in ASKED for part in row) != 1:
+        head, relation, tail = (None if part in ASKED else part for part in row)
+        if [head, relation, tail].count(None) != 1:
             raise place.error(
                 "exactly one part of a question is asked for",
                 i,
                 "leave one of head, relation and tail empty, or write ? there",
             )
-    table = Table(file, string_columns(zip(*rows, strict=True)), place.line_of)
-    for column, name in enumerate(TRIPLE):
-        known, what = (relations, "relation") if name == "relation" else (entities, "entity")
-        for i, row in enumerate(rows):
-            if row[column] not in ASKED and row[column] not in known:
-                raise unknown_label(table, i, column, known, f"known {what}")
-    return [(_part(head), _part(relation), _part(tail)) for head, relation, tail in rows]
-
-
-def _part(text: str) -> str | None:
-    return None if text in ASKED else text
+        for label, known in ((head, entities), (relation, relations), (tail, entities)):
+            if label is not None and label not in known:
+                problem = f"{label!r} is no known {'entity' if known is entities else 'relation'}"
+                raise place.error(problem, i, did_you_mean(label, known), UnknownLabelError)
+        questions.append((head, relation, tail))
+    return questions

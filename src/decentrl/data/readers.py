@@ -68,38 +68,38 @@ def format_of(file: Path, format: str | None = None) -> str:
     """One of tsv, csv, parquet, nt, ttl: as given, else by the extension."""
     names = [x for x in FORMATS if x]
     if format is not None:
-        if format.lower().lstrip(".") not in FORMATS or not format:
-            raise InputError(
-                f"unknown format {format!r}", file=file, remedy=f"use one of {', '.join(names)}"
-            )
-        return FORMATS[format.lower().lstrip(".")]
-    extension = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
-    if extension not in FORMATS:
-        raise InputError(
-            f"the extension .{extension} is unknown",
-            file=file,
-            remedy=f"name the format, or use one of .{', .'.join(names)} (each also with .gz)",
-        )
-    return FORMATS[extension]
+        found = FORMATS.get(format.lower().lstrip(".")) if format else None
+        problem = f"unknown format {format!r}"
+        remedy = f"use one of {', '.join(names)}"
+    else:
+        extension = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
+        found = FORMATS.get(extension)
+        problem = f"the extension .{extension} is unknown"
+        remedy = f"name the format, or use one of .{', .'.join(names)} (each also with .gz)"
+    if found is None:
+        raise InputError(problem, file=file, remedy=remedy)
+    return found
 
 
 def read_bytes(file: Path) -> bytes:
     """The content of a file, decompressed if it is gzip."""
     try:
         data = file.read_bytes()
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=file, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError(
-            "this is a folder, not a file", file=file, remedy="name a file inside it"
-        ) from None
     except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror or error})", file=file, remedy="check the file"
-        ) from None
+        problem, remedy = {
+            FileNotFoundError: ("there is no such file", "check the path"),
+            IsADirectoryError: ("this is a folder, not a file", "name a file inside it"),
+        }.get(type(error), (f"cannot be read ({error.strerror or error})", "check the file"))
+        raise InputError(problem, file=file, remedy=remedy) from None
     # Some servers decompress or rename on the way, so the content decides, not the name.
     if data[:2] == b"\x1f\x8b":
-        data = _gunzip(data, file)
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            how = "truncated" if isinstance(error, EOFError) else f"damaged ({error})"
+            raise InputError(
+                f"the gzip file is {how}", file=file, remedy="copy or download it again"
+            ) from None
     elif file.name.lower().endswith(".gz") and data:
         raise InputError(
             "this is not a gzip file in spite of its name",
@@ -109,16 +109,6 @@ def read_bytes(file: Path) -> bytes:
     if not data or data.isspace():
         raise InputError("the file is empty", file=file, remedy="give a file with content")
     return data
-
-
-def _gunzip(data: bytes, file: Path) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except EOFError:
-        problem = "the gzip file is truncated"
-    except (OSError, zlib.error) as error:
-        problem = f"the gzip file is damaged ({error})"
-    raise InputError(problem, file=file, remedy="copy or download it again")
 
 
 def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.graph_task import GraphTask
+from decentrl.data.layouts import Task, find_file, read_folder
+from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.vocabulary import nearest
 from decentrl.errors import InputError
 
-if TYPE_CHECKING:
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
-    from decentrl.data.layouts import Task
-
 _WORLD = Path(__file__).parent / "world"
-_WORLD_SHARE, _WORLD_SEED = 0.2, 0
+_WORLD_SHARE, _WORLD_SEED = 0.2, 0  # of its open-world split
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class DatasetInfo:
 
     def entities(self) -> tuple[int, ...]:
         """The number of entities of each graph: known of the published, counted in the packaged."""
-        if self.published or not self.present():
+        if self.published:
             return self.published
         task = load_dataset(self.name)
         graphs = [getattr(task, x) for x in ("left", "right", "graph") if hasattr(task, x)]
@@ -48,13 +46,10 @@ class DatasetInfo:
         self, root: str | os.PathLike[str] | None = None, open_world: bool = False
     ) -> list[str]:
         """The names of the files that are not here: a half fetched dataset must not be read."""
-        from decentrl.data.layouts import find_file
-
         if self.packaged:
-            names = ["triples_1", "triples_2", "sup_pairs", "ref_pairs"]
-        else:
-            files = [x for x in checksums() if x.startswith(self.folder + "/")]
-            names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
+            return []
+        files = [x for x in checksums() if x.startswith(self.folder + "/")]
+        names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
         wanted = [x for x in names if open_world or not x.startswith("open/")]
         folder = self.path(root)
         return [x for x in wanted if not find_file(folder, x, x.replace("pairs", "ent_ids"))]
@@ -115,15 +110,11 @@ def find_dataset(name: str) -> DatasetInfo:
     return known
 
 
-def load_dataset(
-    name_or_folder: str, open_world: bool = False, root: str | None = None
-) -> AlignmentTask | GraphTask:
+def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None = None) -> Task:
     """Read a dataset by name, or any folder of a known layout.
 
     A name wins over a folder in the current directory; write ``./world`` for the latter.
     """
-    from decentrl.data.layouts import read_folder
-
     if _normal(name_or_folder) not in _DATASETS:
         folder = Path(name_or_folder)
         if folder.is_dir():
@@ -141,39 +132,22 @@ def load_dataset(
             remedy=f"make one with: decentrl data split {info.name} --share 0.2 --seed 0 -o FOLDER",
         )
     if missing := info.missing(root, open_world):
-        raise _missing(info, root, missing)
-    if info.packaged:
-        return _load_world(info.name, open_world)
-    return read_folder(info.path(root), info.name, open_world)
-
-
-def _load_world(name: str, open_world: bool) -> Task:
-    from decentrl.data import open_world as splitter
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
-    from decentrl.data.layouts import read_folder
-
+        some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
+        raise InputError(
+            f"files of {info.name} are missing ({some})",
+            file=info.path(root),
+            remedy="set DECENTRL_DATA to the folder that holds "
+            f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
+        )
+    if not info.packaged:
+        return read_folder(info.path(root), info.name, open_world)
     task = read_folder(_WORLD, "world")
     assert isinstance(task, AlignmentTask)
-    if name == "world":
-        return splitter.split_alignment(task, _WORLD_SHARE, _WORLD_SEED) if open_world else task
-    graph = GraphTask.from_graph(name, task.left if name == "world/cldr" else task.right)
-    return splitter.split_graph(graph, _WORLD_SHARE, _WORLD_SEED) if open_world else graph
-
-
-def _missing(info: DatasetInfo, root: str | None, files: list[str]) -> InputError:
-    if info.packaged:
-        return InputError(
-            "the files of the dataset world are missing",
-            file=_WORLD,
-            remedy="install decentrl again",
-        )
-    return InputError(
-        f"files of {info.name} are missing ({', '.join(files[:3])}{', …' * (len(files) > 3)})",
-        file=info.path(root),
-        remedy="set DECENTRL_DATA to the folder that holds "
-        f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
-    )
+    if info.name == "world":
+        return split_alignment(task, _WORLD_SHARE, _WORLD_SEED) if open_world else task
+    side = task.left if info.name == "world/cldr" else task.right
+    graph = GraphTask.from_graph(info.name, side)
+    return split_graph(graph, _WORLD_SHARE, _WORLD_SEED) if open_world else graph
 
 
 def _normal(name: str) -> str:

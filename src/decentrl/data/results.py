@@ -74,18 +74,19 @@ class ResultTable:
         rows = self._table.take([places] if isinstance(places, int) else list(places)).to_pylist()
         return rows[0] if isinstance(places, int) else rows
 
-    def equals(self, other: Any) -> bool:
-        """Whether both have the same columns and values; ``other`` may be a pyarrow Table."""
-        found: bool = self.to_arrow().equals(
-            other.to_arrow() if isinstance(other, ResultTable) else other
-        )
-        return found
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copying and pickling ask before there is a table
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = getattr(self._table, name)
-        return _as_result(found) if callable(found) else found
+        if not callable(found):
+            return found
+
+        @wraps(found)
+        def call(*args: Any, **options: Any) -> Any:
+            made = found(*map(_plain, args), **options)
+            return ResultTable(made) if isinstance(made, pa.Table) else made
+
+        return call
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(x for x in dir(self._table) if x[0] != "_")})
@@ -170,14 +171,3 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return value.to_arrow() if isinstance(value, ResultTable) else value
-
-
-def _as_result(method: Any) -> Any:
-    """A method of a pyarrow Table that takes and gives a :class:`ResultTable`."""
-
-    @wraps(method)
-    def call(*args: Any, **options: Any) -> Any:
-        found = method(*map(_plain, args), **options)
-        return ResultTable(found) if isinstance(found, pa.Table) else found
-
-    return call

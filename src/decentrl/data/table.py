@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
 
 # By extension; a name without one is TSV.
-FORMATS = {
-    "": "tsv",
-    "tsv": "tsv",
-    "txt": "tsv",
-    "csv": "csv",
-    "parquet": "parquet",
-    "nt": "nt",
-    "ttl": "ttl",
-}
+FORMATS = {"": "tsv", "tsv": "tsv", "txt": "tsv"} | {x: x for x in ("csv", "parquet", "nt", "ttl")}
 TRIPLE = ("head", "relation", "tail")
 ALSO_TRIPLE = ("subject", "predicate", "object")
 LINK = ("left", "right")
 IDENTIFIER = ("id", "label")
+
+Columns = tuple[tuple[Vocabulary, str], ...]
+"""For each column of a table its vocabulary, and what a label of it is, for errors."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def row(self, i: int) -> tuple[str, ...]:
-        return tuple(column[i].as_py() for column in self.columns)
+    @cached_property
+    def encoded(self) -> list[tuple[pa.Array, Ids]]:
+        """For each column its distinct labels and, for each row, the index of its label."""
+        whole = [column.dictionary_encode().combine_chunks() for column in self.columns]
+        return [(x.dictionary, np.asarray(x.indices, np.int64)) for x in whole]
 
     def error(
         self,
@@ -67,14 +67,6 @@ def stem(file: Path, extension: bool = False) -> str:
     return Path(name).stem
 
 
-def is_text(label: object) -> bool:
-    """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
-    try:
-        return isinstance(label, str) and bool(label.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def string_columns(columns: Iterable[Iterable[str]]) -> tuple[pa.ChunkedArray, ...]:
     """Columns of labels as those of pyarrow."""
     return tuple(pa.chunked_array([pa.array(column, pa.string())]) for column in columns)
@@ -92,50 +84,37 @@ def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None
     return None
 
 
-def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Ids]:
-    """The distinct labels of a column and, for each row, the index of its label."""
-    if not len(column):
-        return pa.array([], pa.string()), np.empty(0, np.int64)
-    encoded = column.dictionary_encode()  # all its chunks share one dictionary
-    codes = [np.asarray(x.indices, np.int64) for x in encoded.chunks]
-    return encoded.chunk(0).dictionary, np.concatenate(codes)
-
-
-def find_ids(table: Table, column: int, vocabulary: Vocabulary) -> Ids:
-    """The ids of a column's labels, int64[n], with -1 for each unknown one."""
-    labels, codes = encode(table.columns[column])
-    found: Ids = vocabulary.find_all(labels.to_pylist())[codes]
-    return found
-
-
 def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
     """The sorted vocabulary of some columns of all tables."""
-    parts = [table.columns[i].unique().to_pylist() for table in tables for i in columns]
-    return Vocabulary.sorted(label for part in parts for label in part)
+    parts = [table.encoded[i][0] for table in tables for i in columns]
+    labels = pa.chunked_array(parts, pa.string()).unique()
+    # By UTF-8 bytes, that is by code point.
+    return Vocabulary.from_arrow(labels.take(pc.array_sort_indices(labels)))
 
 
-def column_ids(table: Table, column: int, vocabulary: Vocabulary, what: str) -> Ids:
-    """The ids of a column's labels, int64[n]; an unknown one is an error at its line."""
-    ids = find_ids(table, column, vocabulary)
-    if len(ids) and ids.min() < 0:
-        raise unknown_label(table, int(np.argmax(ids < 0)), column, vocabulary, what)
+def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
+    """The rows of a table as ids, int64[n, k]; an unknown label is an error at its line."""
+    found = [
+        pc.index_in(labels, value_set=vocabulary.to_arrow()).fill_null(-1).to_numpy()[codes]
+        for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True)
+    ]
+    ids = np.stack(found, axis=1).astype(np.int64)
+    unknown = ids < 0
+    if unknown.any():
+        row = int(np.argmax(unknown.any(axis=1)))
+        labels = [column[row].as_py() for column in table.columns]
+        i = int(np.argmax(unknown[row]))
+        vocabulary, what = columns[i]
+        remedy = did_you_mean(labels[i], vocabulary)
+        if all(x in words for x, (words, _) in zip(labels[::-1], columns, strict=True)):
+            remedy = "the two columns are swapped: write left, then right"
+        raise table.error(f"{labels[i]!r} is no {what}", row, remedy, UnknownLabelError)
     return ids
 
 
-def triple_ids(table: Table, entities: Vocabulary, relations: Vocabulary) -> Ids:
-    """The rows of a table as triples of ids, int64[n, 3]; unknown labels are an error."""
-    columns = [
-        column_ids(table, 0, entities, "known entity"),
-        column_ids(table, 1, relations, "known relation"),
-        column_ids(table, 2, entities, "known entity"),
-    ]
-    return np.stack(columns, axis=1)
-
-
-def unknown_label(
-    table: Table, row: int, column: int, known: Vocabulary, what: str, remedy: str | None = None
-) -> InputError:
-    """The error for a label, at ``row`` and ``column``, that is no ``what``."""
-    label = table.row(row)[column]
-    remedy = remedy or did_you_mean(label, known)
-    return table.error(f"{label!r} is no {what}", row, remedy, UnknownLabelError)
+def column_ids(table: Table, column: int, vocabulary: Vocabulary, what: str) -> Ids:
+    """The ids of one column's labels, int64[n]; see :func:`row_ids`."""
+    ids: Ids = row_ids(
+        replace(table, columns=table.columns[column : column + 1]), (vocabulary, what)
+    )[:, 0]
+    return ids

@@ -67,19 +67,10 @@ def as_graph_task(
         return source
     if isinstance(source, str | PathLike) and not Path(source).is_file():
         return load_task(GraphTask, str(source))
-    (valid_share, valid_triples), (test_share, test_triples) = map(_held_out, (valid, test))
-    if isinstance(source, KnowledgeGraph) and valid_triples is None and test_triples is None:
-        return GraphTask.from_graph("graph", source, valid_share, test_share, seed)  # keeps its ids
-    return GraphTask.read(
-        source,
-        valid_triples,
-        test_triples,
-        valid_share=valid_share,
-        test_share=test_share,
-        seed=seed,
-    )
-
-
-def _held_out(given: float | Source) -> tuple[float, Source | None]:
-    """A share, or triples."""
-    return (float(given), None) if isinstance(given, float | int) else (0.0, given)
+    held_out = {"valid": valid, "test": test}
+    shares = {x: float(y) for x, y in held_out.items() if isinstance(y, float | int)}
+    if isinstance(source, KnowledgeGraph) and len(shares) == 2:
+        return GraphTask.from_graph("graph", source, seed=seed, **shares)  # keeps its ids
+    given = {x: y for x, y in held_out.items() if x not in shares}
+    given |= {f"{x}_share": y for x, y in shares.items()}
+    return GraphTask.read(source, seed=seed, **given)  # type: ignore[arg-type]

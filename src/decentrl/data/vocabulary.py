@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from operator import eq
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,11 @@ import numpy.typing as npt
 from decentrl.errors import UnknownLabelError
 
 if TYPE_CHECKING:
+    from hashlib import _Hash
+
     import pyarrow as pa
 
 Ids = npt.NDArray[np.int64]
-
-
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
 
 
 class _Labels:
@@ -46,13 +45,6 @@ class _Labels:
     def ids(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.labels)}
 
-    def check(self) -> None:
-        """Labels that are not distinct are an error."""
-        if len(self.ids) != len(self.labels):
-            seen: set[str] = set()
-            twice = next(x for x in self.labels if x in seen or seen.add(x))  # type: ignore[func-returns-value]
-            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
-
     def to_arrow(self) -> pa.Array:
         import pyarrow as pa
 
@@ -66,12 +58,9 @@ class Vocabulary:
         self._first = _Labels(list(labels))
         self._later: list[str] = []
         self._later_ids: dict[str, int] = {}
-        self._first.check()
-
-    @classmethod
-    def sorted(cls, labels: Iterable[str]) -> Vocabulary:
-        """The distinct labels, sorted by code point: the order of arrival leaves no trace."""
-        return cls(sorted(set(labels)))
+        if len(self._first.ids) != len(self._first):
+            twice = Counter(self._first.labels).most_common(1)[0][0]
+            raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
 
     @classmethod
     def from_arrow(cls, labels: pa.Array) -> Vocabulary:
@@ -110,25 +99,18 @@ class Vocabulary:
         return f"Vocabulary({len(self)} labels)"
 
     def id(self, label: str) -> int:
-        """The id of ``label``; an unknown label is an error that names the nearest known ones."""
-        found = self.find(label)
-        if found is None:
+        """The id of ``label``; see :meth:`ids`."""
+        return int(self.ids([label])[0])
+
+    def ids(self, labels: Iterable[str]) -> Ids:
+        """The ids of ``labels``, int64[n]; an unknown one is an error that names similar ones."""
+        labels = list(labels)
+        found = self.find_all(labels)
+        if len(found) and found.min() < 0:
+            label = labels[int(found.argmin())]
             raise UnknownLabelError(
                 f"the label {label!r} is unknown", remedy=did_you_mean(label, self)
             )
-        return found
-
-    def find(self, label: str) -> int | None:
-        """The id of ``label``, or None."""
-        found = self._first.ids.get(label)
-        return self._later_ids.get(label) if found is None else found
-
-    def ids(self, labels: Iterable[str]) -> Ids:
-        """The ids of ``labels``, int64[n]."""
-        labels = list(labels)
-        found = self.find_all(labels)
-        for i in np.flatnonzero(found < 0):
-            self.id(labels[i])  # raises
         return found
 
     def find_all(self, labels: Iterable[str]) -> Ids:

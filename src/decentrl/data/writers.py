@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -18,39 +19,38 @@ import numpy as np
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
 
 def write_alignment_folder(task: AlignmentTask, folder: str | PathLike[str]) -> None:
     """Write the DBP15K layout. As there, the ids of the two graphs are disjoint."""
-    graphs = (task.left, task.right)
-    entity_offsets = (0, len(task.left.entities))
-    relation_offsets = (0, len(task.left.relations))
-    shift = np.array(entity_offsets)
+    entities, relations = len(task.left.entities), len(task.left.relations)
+    later = task.auxiliary or (None, None)
     with _new_folder(folder) as target:
-        for side, graph in enumerate(graphs):
-            entity, relation, i = entity_offsets[side], relation_offsets[side], side + 1
-            offsets = np.array([entity, relation, entity])
-            _write_names(target / f"ent_ids_{i}", graph.entities, entity)
-            _write_names(target / f"rel_ids_{i}", graph.relations, relation)
-            later = None if task.auxiliary is None else task.auxiliary[side]
-            _write_ids(target / f"triples_{i}", _all_triples(graph, later) + offsets)
-            if later is not None:
-                _write_ids(target / "open" / f"triples_{i}", graph.triples + offsets)
-        for name, links in (("sup", task.train), ("valid", task.valid), ("ref", task.test)):
-            _write_ids(target / f"{name}_pairs", links + shift)
+        for i, graph, arriving, shift in (
+            (1, task.left, later[0], np.array((0, 0, 0))),
+            (2, task.right, later[1], np.array((entities, relations, entities))),
+        ):
+            _write(target / f"ent_ids_{i}", enumerate(graph.entities, shift[0]))
+            _write(target / f"rel_ids_{i}", enumerate(graph.relations, shift[1]))
+            _write(target / f"triples_{i}", (_all_triples(graph, arriving) + shift).tolist())
+            if arriving is not None:
+                _write(target / "open" / f"triples_{i}", (graph.triples + shift).tolist())
+        links = {"sup_pairs": task.train, "valid_pairs": task.valid, "ref_pairs": task.test}
         if task.unknown is not None:
-            _write_ids(target / "open" / "ref_pairs", task.test[~task.unknown] + shift)
-            _write_ids(target / "open" / "new_pairs", task.test[task.unknown] + shift)
+            links["open/ref_pairs"] = task.test[~task.unknown]
+            links["open/new_pairs"] = task.test[task.unknown]
+        for name, pairs in links.items():
+            _write(target / name, (pairs + np.array((0, entities))).tolist())
 
 
 def write_graph_folder(task: GraphTask, folder: str | PathLike[str]) -> None:
     """Write ``train``, ``valid``, ``test`` by label, and id files for the order of the labels."""
     graph = task.graph
     with _new_folder(folder) as target:
-        _write_names(target / "entities", graph.entities)
-        _write_names(target / "relations", graph.relations)
+        _write(target / "entities", enumerate(graph.entities))
+        _write(target / "relations", enumerate(graph.relations))
         _write_triples(target / "train", graph, _all_triples(graph, task.auxiliary))
         _write_triples(target / "valid", graph, task.valid)
         _write_triples(target / "test", graph, task.test)
@@ -58,39 +58,27 @@ def write_graph_folder(task: GraphTask, folder: str | PathLike[str]) -> None:
             _write_triples(target / "open" / "train", graph, graph.triples)
         if task.new_entities is not None:
             new = task.new_entities.tolist()
-            labels = graph.entities.take(new)
-            _write(target / "open" / "new_entities", zip(map(str, new), labels, strict=True))
+            _write(
+                target / "open" / "new_entities", zip(new, graph.entities.take(new), strict=True)
+            )
 
 
 def _all_triples(graph: KnowledgeGraph, auxiliary: Ids | None) -> Ids:
     if auxiliary is None:
         return graph.triples
-    return graph.distinct(np.concatenate([graph.triples, auxiliary]))
-
-
-def _write_names(file: Path, names: Vocabulary, offset: int = 0) -> None:
-    _write(file, ((str(i), label) for i, label in enumerate(names, offset)))
+    return graph.with_triples(np.concatenate([graph.triples, auxiliary])).triples
 
 
 def _write_triples(file: Path, graph: KnowledgeGraph, triples: Ids) -> None:
-    heads, relations, tails = triples.T
-    columns = (
-        graph.entities.take(heads),
-        graph.relations.take(relations),
-        graph.entities.take(tails),
-    )
-    _write(file, zip(*columns, strict=True))
+    labels = replace(graph, triples=triples).to_arrow()
+    _write(file, zip(*labels.to_pydict().values(), strict=True))
 
 
-def _write_ids(file: Path, rows: Ids) -> None:
-    _write(file, (map(str, row) for row in rows.tolist()))
-
-
-def _write(file: Path, rows: Iterable[Iterable[str]]) -> None:
+def _write(file: Path, rows: Iterable[Iterable[object]]) -> None:
     """Write ``file``.tsv.gz; an empty table has no file, as an empty file is an error to read."""
     lines = []
     for row in rows:
-        cells = list(row)
+        cells = list(map(str, row))
         for label in cells:
             if any(c in label for c in "\t\n\r"):
                 raise InputError(

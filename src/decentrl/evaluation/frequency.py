@@ -18,13 +18,10 @@ def frequency_scores(known: Queries, n_entities: int) -> Tensor:
 
 def relation_categories(known: Queries) -> list[str]:
     """Category of each relation, ``1-1``, ``1-N``, ``N-1`` or ``N-N``; N: above 1.5 on average."""
-    names = []
-    sizes = known.sizes
-    for relation in range(known.n_relations):
-        tails, heads = (
-            sizes[known.relations == kind] for kind in (relation, relation + known.n_relations)
-        )
-        of_heads = "N" if len(heads) and heads.mean() > 1.5 else "1"
-        of_tails = "N" if len(tails) and tails.mean() > 1.5 else "1"
-        names.append(f"{of_heads}-{of_tails}")
-    return names
+
+    def many(kinds: range) -> list[str]:
+        sizes = (known.sizes[known.relations == kind] for kind in kinds)
+        return ["N" if len(x) and x.mean() > 1.5 else "1" for x in sizes]
+
+    n = known.n_relations
+    return [f"{h}-{t}" for h, t in zip(many(range(n, 2 * n)), many(range(n)), strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -46,18 +47,13 @@ def metrics_by_group(
         ("direction", "head", backwards),
     ]
     categories = np.array(relation_categories(known))[relations]
-    for name in ("1-1", "1-N", "N-1", "N-N"):
-        groups.append(("category", name, categories == name))
+    groups += [("category", name, categories == name) for name in ("1-1", "1-N", "N-1", "N-N")]
     if new is not None and len(new):
-        query, answer = np.isin(entities, new), np.isin(answers, new)
-        groups += [
-            ("open world", "known query, known answer", ~query & ~answer),
-            ("open world", "new query, known answer", query & ~answer),
-            ("open world", "known query, new answer", ~query & answer),
-            ("open world", "new query, new answer", query & answer),
-        ]
-    for relation in np.unique(relations).tolist():
-        groups.append(("relation", relation, relations == relation))
+        queried, answered = np.isin(entities, new), np.isin(answers, new)
+        for a, q in product(("known", "new"), repeat=2):
+            mask = (queried == (q == "new")) & (answered == (a == "new"))
+            groups.append(("open world", f"{q} query, {a} answer", mask))
+    groups += [("relation", x, relations == x) for x in np.unique(relations).tolist()]
     return [
         {"group": group, "name": name, "n": int(mask.sum())}
         | answer_metrics(ranks[torch.from_numpy(mask)])

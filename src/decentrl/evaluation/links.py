@@ -40,36 +40,37 @@ def evaluate_links(
     Returns:
         rows as in ``results.json``, and the ranks left → right among ``test`` by matcher.
     """
-    rows: list[dict[str, Any]] = []
     found: dict[tuple[str, str, str], Ranks] = {}
-    cosines = _Cosines((left, right), links, budget)
-    own = torch.arange(len(links), device=left.device)
     solved: dict[str, Scores] = {}
+    cosines = _Cosines((left, right), links, budget)
     for direction in DIRECTIONS:
-        if "test" in candidates:
-            cosine = cosines.among_ends()
+        for among in ("test", "all"):
+            if among not in candidates:
+                continue
+            cosine, targets = cosines.among_ends() if among == "test" else cosines.among_all()
             for matcher in MATCHERS:
-                if direction == "left-right":
-                    scores = solved[matcher] = apply_matcher(cosine, matcher, config)
+                if among == "test" and matcher in solved:  # one matrix serves both directions
+                    scores = replace(solved[matcher].T, kept=cosine.kept)
+                else:
+                    scores = apply_matcher(cosine, matcher, config)
+                if among == "test" and matcher not in solved:
+                    solved[matcher] = replace(scores, kept=None)
                     if on_test is not None:
                         on_test(matcher, scores)
-                else:
-                    scores = replace(solved[matcher].T, kept=cosine.kept)
-                found[direction, matcher, "test"] = rank(scores, own)
-            solved = {matcher: replace(scores, kept=None) for matcher, scores in solved.items()}
-            del cosine, scores
-        if "all" in candidates:
-            cosine, targets = cosines.among_all()
-            for matcher in MATCHERS:
-                scores = apply_matcher(cosine, matcher, config)
-                found[direction, matcher, "all"] = rank(scores, targets)
-            del cosine, scores
+                found[among, direction, matcher] = rank(scores, targets)
+            del cosine, scores  # before the next matrix is made
         cosines.turn()
-    test_first = sorted(found.items(), key=lambda item: item[0][2] != "test")
-    for (direction, matcher, among), ranks in test_first:
-        place = {"direction": direction, "matcher": matcher, "candidates": among}
-        rows += [{**place, **row} for row in _metrics_by_subset(ranks, unknown)]
-    return rows, {m: found[DIRECTIONS[0], m, "test"] for m in MATCHERS if "test" in candidates}
+    subsets = {"all": torch.ones(len(links), dtype=torch.bool)}
+    if unknown is not None:
+        subsets |= {"known": ~unknown.cpu(), "unknown": unknown.cpu()}
+    rows = [
+        {"direction": direction, "matcher": matcher, "candidates": among, "subset": subset}
+        | {"n": int(chosen.sum()), **summary(found[among, direction, matcher][chosen])}
+        for among, direction, matcher in sorted(found, key=lambda place: place[0] != "test")
+        for subset, chosen in subsets.items()
+        if chosen.any()
+    ]
+    return rows, {m: found["test", DIRECTIONS[0], m] for m in MATCHERS if "test" in candidates}
 
 
 class _Cosines:
@@ -82,6 +83,7 @@ class _Cosines:
 
     def __init__(self, sides: tuple[Tensor, Tensor], links: Tensor, budget: int) -> None:
         self.sides, self.links, self.budget = sides, links, budget
+        self.own = torch.arange(len(links), device=sides[0].device)
         k, width = len(links), max(len(side) for side in sides)
         self.shared: Tensor | None = None
         distinct = all(len(torch.unique(ends)) == k for ends in links.unbind(1))
@@ -89,33 +91,29 @@ class _Cosines:
             self.shared = empty_matrix(k, width, sides[0])
         self.square = False  # whether the first k columns are filled
 
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """Vectors of the two ends of the links, [k, d] each."""
-        return self.sides[0][self.links[:, 0]], self.sides[1][self.links[:, 1]]
-
-    def among_ends(self) -> Scores:
-        """Cosines among the ends of links, k × k; link i's own pair is (i, i)."""
-        mine, theirs = self.ends()
+    def among_ends(self) -> tuple[Scores, Tensor]:
+        """Cosines among the ends of links, k × k, and the column of each link's own pair."""
+        mine, theirs = (side[ends] for side, ends in zip(self.sides, self.links.T, strict=True))
         if self.shared is None:
-            return Scores.cosine(mine, theirs, self.budget)
+            return Scores.cosine(mine, theirs, self.budget), self.own
         kept = self.shared[:, : len(mine)]
         if not self.square:
             torch.mm(mine, theirs.t(), out=kept)
             self.square = True
-        return Scores(mine, theirs, self.budget, kept=kept)
+        return Scores(mine, theirs, self.budget, kept=kept), self.own
 
     def among_all(self) -> tuple[Scores, Tensor]:
         """Cosines with all entities, k × m, and the column of each link's own pair, int64[k]."""
         others, ids = self.sides[1], self.links[:, 1]
         if self.shared is None:
-            return Scores.cosine(self.ends()[0], others, self.budget), ids
-        square = self.among_ends()
+            mine = self.sides[0][self.links[:, 0]]
+            return Scores.cosine(mine, others, self.budget), ids
+        square, own = self.among_ends()
         rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
         rest[ids] = False
         kept = self.shared[:, : len(others)]
         everything = torch.cat((square.right, others[rest]))
         torch.mm(square.left, everything[len(ids) :].t(), out=kept[:, len(ids) :])
-        own = torch.arange(len(ids), device=others.device)
         return replace(square, right=everything, kept=kept), own
 
     def turn(self) -> None:
@@ -133,16 +131,3 @@ def _transpose(matrix: Tensor, size: int = 512) -> None:
             swapped = above.t().clone()
             above.copy_(below.t().clone())
             below.copy_(swapped)
-
-
-def _metrics_by_subset(ranks: Ranks, unknown: Tensor | None) -> list[dict[str, Any]]:
-    """Metrics of all ranks, and of those of links between known and between new entities."""
-    everything = torch.ones(len(ranks), dtype=torch.bool)
-    subsets = {"all": everything}
-    if unknown is not None:
-        subsets |= {"known": ~unknown.cpu(), "unknown": unknown.cpu()}
-    return [
-        {"subset": subset, "n": int(chosen.sum()), **summary(ranks[chosen])}
-        for subset, chosen in subsets.items()
-        if chosen.any()
-    ]
