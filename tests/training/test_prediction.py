@@ -608,7 +608,7 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     true = Queries.of(np.concatenate((known, held)), 2)
     made = PredictionObjective(model, known, view, config, held, true, 2)
     before = made.validate()
-    history = train(made, config.training, seed=0)
+    history = train(made, config.training, seed=0, validate=made.validate)
     losses = [row["loss"] for row in history]
     assert np.mean(losses[-3:]) < 0.95 * losses[0]
 

@@ -28,7 +28,7 @@ class Screen(io.StringIO):
 
 def run(progress: bool | None = None) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
-    with progress_bar(3, "training", progress, seen.append) as on_epoch:
+    with progress_bar(3, progress, seen.append) as on_epoch:
         for row in ROWS:
             on_epoch(row)
     return seen

@@ -1,4 +1,4 @@
-"""Assignments: each row's nearest column, mutual nearest pairs, and greedy one-to-one."""
+"""Assignments: mutual nearest pairs, and greedy one-to-one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import torch
 from torch import Tensor
 
 from decentrl.matching.sparse import SparseScores
-
-
-def nearest(scores: SparseScores) -> Tensor:
-    """Best column of every row, int64[n], of tied columns the lowest; -1 if a row has no pair."""
-    return scores.best(1)[1][:, 0]
 
 
 def mutual_nearest(scores: SparseScores) -> Tensor:

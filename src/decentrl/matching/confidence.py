@@ -7,7 +7,7 @@ wrong, so a match whose confidence is too low is better left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +22,8 @@ PENALTY = 0.1
 """L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """The features of each row's best pair, from which its confidence is computed.
+class Evidence(NamedTuple):
+    """Each row's best pair: what its confidence is computed from.
 
     ``found`` is int64[n], the best column, -1 where there is none. ``features`` is float64[n, F],
     as named by ``FEATURES``, NaN where nothing was found.
@@ -44,8 +43,7 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
     Args:
         scores, cosine: of the same pairs, n × m.
     """
-    assert scores.shape == cosine.shape
-    assert len(scores) == len(cosine)
+    assert (scores.shape, len(scores)) == (cosine.shape, len(cosine))
     places = scores.places(2)
     known = places[:, 0] >= 0
     first, second = places[known].unbind(1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decentrl.config import MatchingConfig
 from decentrl.errors import ConfigError
-from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
+from decentrl.matching.assignment import mutual_nearest, one_to_one
 from decentrl.matching.confidence import Confidence, evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
@@ -23,8 +23,8 @@ from decentrl.matching.sparse import SparseScores, top_pairs
 Ids = npt.NDArray[np.int64]
 Objects = npt.NDArray[Any]
 KEPT = 5  # of each entity's best pairs; evidence needs two
-ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
-    "nearest": nearest,
+ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor] | None] = {
+    "nearest": None,
     "mutual": mutual_nearest,
     "one-to-one": one_to_one,
 }
@@ -135,8 +135,8 @@ def answer(
     sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     if confidence is not None:
         sure = confidence(evidence(pairs, cosines).features)
-    if assign != "nearest":
-        taken = ASSIGNMENTS[assign](pairs)
+    if (choose := ASSIGNMENTS[assign]) is not None:
+        taken = choose(pairs)
         own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
         scores = torch.full_like(scores[:, :1], torch.nan)
         scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()

@@ -126,6 +126,12 @@ def csls(cosine: Scores, k: int = 2) -> Scores:
     return replace(cosine, scale=2.0, row=-row, column=-best.mean(0))
 
 
+def mean_of_finite(best: Tensor) -> Tensor:
+    """Mean of each row without -inf, [n, k] → [n]; 0 for a row that is nothing else."""
+    known = best > -torch.inf
+    return best.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
+
+
 def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
     """The k highest of each column, [k, m], of those known before and of a block [b, m]."""
     if len(best) > 4:

@@ -71,8 +71,7 @@ class PredictionObjective:
         seed: int = 0,
     ) -> None:
         self.model, self.view, self.config = model, view, config
-        self.queries = Queries.of(triples, n_relations)
-        self.known = known
+        self.queries, self.known = Queries.of(triples, n_relations), known
         seen = view.seen.cpu().numpy()
         self.n_entities = len(seen)
         self.seen = np.flatnonzero(seen)
@@ -195,8 +194,7 @@ class PredictionObjective:
             of_entities = decoder.moduli(torch.cat((asked, tails))).pow(3).sum()
         cubes = decoder.relation_moduli().pow(3).sum(1)
         of_relations = take(cubes, step.relations[step.rows]).sum()
-        total: Tensor = (of_entities + of_relations) / len(step.answers)
-        return total
+        return (of_entities + of_relations) / len(step.answers)
 
     def _distilled(self, g: Tensor, step: _Step) -> Tensor:
         model = self.model
@@ -220,15 +218,8 @@ class PredictionObjective:
             scores[:, unseen] = scores.amin(1, keepdim=True)
             return scores
 
-        found = summary(
-            rank_answers(
-                score,
-                self.valid,
-                self.known,
-                self.n_entities,
-                device=x.device,
-            )
-        )
+        ranks = rank_answers(score, self.valid, self.known, self.n_entities, device=x.device)
+        found = summary(ranks)
         return {name: found[name] for name in ("mrr", "hits@1", "hits@10")}
 
 
@@ -259,7 +250,9 @@ class _Pairs:
         device = graphs[0].rows.device
         asked = np.repeat(queries.entities, queries.sizes)
         codes = [_codes(asked, queries.answers, n_entities)]
-        codes += [_edge_codes(graph, n_entities) for graph in graphs]
+        for graph in graphs:
+            ends = graph.rows.cpu().numpy(), graph.columns.cpu().numpy()
+            codes.append(_codes(*ends, n_entities))
         _, where = np.unique(np.concatenate(codes), return_inverse=True)
         self.n_pairs = int(where.max(initial=-1)) + 1
         of_answers, *of_edges = np.split(where, np.cumsum([len(part) for part in codes])[:-1])
@@ -273,10 +266,7 @@ class _Pairs:
         return tuple(~hidden[edges] for edges in self.of_edges)
 
 
-def _edge_codes(graph: Adjacency, n: int) -> Ids:
-    return _codes(graph.rows.cpu().numpy(), graph.columns.cpu().numpy(), n)
-
-
 def _codes(a: Ids, b: Ids, n: int) -> Ids:
+    """A number for each pair of entities, the same in both directions."""
     codes: Ids = np.minimum(a, b) * n + np.maximum(a, b)
     return codes

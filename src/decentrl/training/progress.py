@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 Row = dict[str, Any]
+Draw = Callable[[int, str], Any]
 
 
 def should_show(progress: bool | None) -> bool:
@@ -24,7 +25,6 @@ def should_show(progress: bool | None) -> bool:
 @contextmanager
 def progress_bar(
     epochs: int,
-    label: str = "training",
     progress: bool | None = None,
     on_epoch: Callable[[Row], None] | None = None,
 ) -> Iterator[Callable[[Row], None]]:
@@ -32,13 +32,14 @@ def progress_bar(
 
     Args:
         epochs: how many there will be, unless training stops early.
-        label: stands before the bar.
         progress: see :func:`should_show`.
         on_epoch: also called with each row.
     """
-    bar = _drawn(epochs, label) if should_show(progress) else nullcontext(lambda done, note: None)
-    with bar as draw:
-        done, last = 0, Row()
+    done, last = 0, Row()
+    if not should_show(progress):
+        yield on_epoch or (lambda row: None)
+        return
+    with _bar(epochs) as draw:
 
         def call(row: Row) -> None:
             nonlocal done
@@ -54,50 +55,40 @@ def progress_bar(
 def describe(row: Row) -> str:
     """Loss and validation metric of an epoch, where it has them."""
     parts = [f"loss {row['loss']:,.4g}"] if "loss" in row else []
-    valid = next((name for name in row if name.startswith("valid_")), None)
-    if valid is not None:
-        parts.append(f"{valid.replace('_', ' ')} {row[valid]:.3f}")
+    valid = [name for name in row if name.startswith("valid_")][:1]
+    parts += [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in valid]
     return "  ".join(parts)
 
 
-Draw = Callable[[int, str], None]
-
-
 @contextmanager
-def _drawn(epochs: int, label: str) -> Iterator[Draw]:
+def _bar(epochs: int) -> Iterator[Draw]:
+    """A bar in a terminal or in a notebook; yields what draws it: epochs done, and a note."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     if console.is_jupyter:
-        yield _notebook_bar(epochs, label)
+        yield _notebook_bar(epochs)
         return
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[note]}"),
+        progress.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(label, total=epochs, note="")
+    with progress.Progress(*columns, console=console) as bar:
+        task = bar.add_task("training", total=epochs, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
-def _notebook_bar(epochs: int, label: str) -> Draw:
+def _notebook_bar(epochs: int) -> Draw:
     """A bar of HTML that is updated in place: rich's own needs ipywidgets in a notebook."""
     ipython: Any = import_module("IPython.display")
 
     def page(done: int, note: str) -> Any:
-        text = html.escape(f"{done}/{epochs}  {note}")
         bar = f'<progress value="{done}" max="{epochs}"></progress>'
-        return ipython.HTML(f"{html.escape(label)} {bar} {text}")
+        return ipython.HTML(f"training {bar} {html.escape(f'{done}/{epochs}  {note}')}")
 
     handle = ipython.display(page(0, ""), display_id=True)
     return lambda done, note: handle.update(page(done, note))
