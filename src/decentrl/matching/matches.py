@@ -32,17 +32,11 @@ ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor] | None] = {
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The candidates of every row, best first, on the CPU.
+    """The candidates of every row, best first, on the CPU."""
 
-    Attributes:
-        columns: int64[n, top], -1 for none.
-        scores: float32[n, top], NaN for none.
-        confidence: float32[n], how likely the first one is right, NaN where unknown.
-    """
-
-    columns: Tensor
-    scores: Tensor
-    confidence: Tensor
+    columns: Tensor  # int64[n, top], -1 for none
+    scores: Tensor  # float32[n, top], NaN for none
+    confidence: Tensor  # float32[n], how likely the first one is right, NaN where unknown
 
     def spread(self, rows: Ids, there: npt.NDArray[np.bool_]) -> Answers:
         """The answers of ``rows`` at the positions where ``there`` is true; none elsewhere."""
@@ -136,13 +130,12 @@ def answer(
     if confidence is not None:
         sure = confidence(evidence(pairs, cosines).features)
     if (choose := ASSIGNMENTS[assign]) is not None:
-        taken = choose(pairs)
-        own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
-        scores = torch.full_like(scores[:, :1], torch.nan)
+        taken, best = choose(pairs), columns[:, 0]
+        own = pairs.columns == taken[pairs.rows]
         scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()
+        scores, columns = scores[:, :1], taken.cpu()[:, None]
         # The confidence was computed for the best candidate, not for the assigned one.
-        sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)
-        columns = taken.cpu()[:, None]
+        sure = sure.where(columns[:, 0] == best, torch.nan)
     if threshold is not None:
         # Compared in float32, as returned, so that a returned confidence can be the threshold.
         unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,8 +42,6 @@ class Search(Protocol):
 
         Args:
             queries: float32[b, d].
-            top: how many of each.
-            scale: above 0.
             bias: float32[n], one for each candidate, finite.
             allowed: bool[n], the candidates that may be found.
         Returns:
@@ -57,16 +54,13 @@ class Search(Protocol):
 class End:
     """One of the two graphs of a matching problem.
 
-    Attributes:
-        vectors: of all its entities, [n, d].
-        free: bool[n] on the CPU, the entities in no known link. Results are cached by this
-            tensor's identity, so pass the same object as long as its values are the same.
-        index: searches the vectors.
+    Results are cached by the identity of ``free``: pass the same object as long as its values are
+    the same.
     """
 
-    vectors: Tensor
-    free: Tensor
-    index: Search
+    vectors: Tensor  # of all its entities, [n, d]
+    free: Tensor  # bool[n] on the CPU, the entities in no known link
+    index: Search  # searches the vectors
 
 
 class Potentials:
@@ -100,12 +94,10 @@ class Potentials:
         config: MatchingConfig,
     ) -> Potentials:
         """The potentials of a full problem; row k of the scores is the entity ``ids[0][k]``."""
-        ends = []
-        for own, n, term in zip(ids, sizes, (scores.row, scores.column), strict=True):
-            end = torch.full((n,), torch.nan)
+        ends = [torch.full((n,), torch.nan) for n in sizes]
+        for end, own, term in zip(ends, ids, (scores.row, scores.column), strict=True):
             if term is not None and min(scores.shape):
                 end[own] = term.float().cpu()
-            ends.append(end)
         return cls(matcher, config, (ends[0], ends[1]))
 
     @property
@@ -128,8 +120,7 @@ class Potentials:
         """Whether the entities of the full problem are those in ``free``, bool[n]."""
         last = self._covers[end]
         if last is None or last[0] is not free:
-            last = free, torch.equal(~self.solved[end].isnan(), free)
-            self._covers[end] = last
+            last = self._covers[end] = free, torch.equal(~self.solved[end].isnan(), free)
         return last[1]
 
     def values(
@@ -196,19 +187,12 @@ class Potentials:
 
 @dataclass(frozen=True, eq=False)
 class CandidatePairs:
-    """The best candidates of some entities, as scored pairs.
+    """The best candidates of some entities, as scored pairs."""
 
-    Attributes:
-        rows: int64[r], ascending: the entities, and their rivals for a candidate.
-        columns: int64[c], ascending: the candidates.
-        pairs, cosines: scores and cosines of the same pairs, r × c; input of
-            :func:`decentrl.matching.matches.answer`.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    pairs: SparseScores
-    cosines: SparseScores
+    rows: Tensor  # int64[r], ascending: the entities, and their rivals for a candidate
+    columns: Tensor  # int64[c], ascending: the candidates
+    pairs: SparseScores  # their scores, r × c
+    cosines: SparseScores  # of the same pairs
 
 
 def find_candidates(
@@ -254,7 +238,7 @@ def find_candidates(
     if not rivals or not len(columns):
         return candidates
     best = candidates.pairs.best(1)[1][:, 0]
-    best = _distinct(candidates.columns[best[best >= 0]])
+    best = torch.unique(candidates.columns[best[best >= 0]])
     among = _include(own.free, entities)
     claims = own.index.search(other.vectors[best], 2, scale=scale, bias=row, allowed=among)[1]
     claimed, claimants = _pairs(best, claims)
@@ -306,9 +290,9 @@ def _pairs(entities: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
 def _score_pairs(scores: Scores, entities: Tensor, rows: Tensor, columns: Tensor) -> CandidatePairs:
     """Score the pairs of ``rows`` and ``columns``, int64[p] each, that need not be distinct."""
     m = max(1, scores.shape[1])
-    keys = _distinct(rows * m + columns)
+    keys = torch.unique(rows * m + columns)
     rows, columns = keys // m, keys % m
-    row_ids, column_ids = _distinct(torch.cat((entities, rows))), _distinct(columns)
+    row_ids, column_ids = torch.unique(torch.cat((entities, rows))), torch.unique(columns)
     pairs = SparseScores(
         torch.searchsorted(row_ids, rows),
         torch.searchsorted(column_ids, columns),
@@ -352,7 +336,3 @@ def _include(mask: Tensor, ids: Tensor) -> Tensor:
     if bool(mask[ids].all()):
         return mask
     return mask.index_put((ids,), torch.tensor(True))
-
-
-def _distinct(ids: Tensor) -> Tensor:
-    return torch.from_numpy(np.unique(ids.numpy()))

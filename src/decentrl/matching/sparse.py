@@ -17,18 +17,12 @@ from decentrl.matching.similarity import Scores, mean_of_finite
 
 @dataclass(frozen=True, eq=False)
 class SparseScores:
-    """Scores of p of the n × m pairs; the others are lower and not stored.
+    """Scores of p of the n × m pairs; the others are lower and not stored."""
 
-    Args:
-        rows, columns: int64[p], distinct pairs, sorted by row and then by column.
-        values: float[p].
-        shape: (n, m).
-    """
-
-    rows: Tensor
-    columns: Tensor
-    values: Tensor
-    shape: tuple[int, int]
+    rows: Tensor  # int64[p]; pairs are distinct, sorted by row and then by column
+    columns: Tensor  # int64[p]
+    values: Tensor  # float[p]
+    shape: tuple[int, int]  # (n, m)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -40,51 +40,31 @@ NO_LINKS: Ids = np.empty((0, 2), np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What training leaves.
+    """What training leaves."""
 
-    Attributes:
-        vectors: of all entities, [n_entities, d].
-        weights: of the encoder; empty if there is none.
-        history: a row an epoch.
-        rounds: validation metrics of every round that was tried; round 0 is without self-training.
-        chosen: how many rounds of self-training the vectors have had.
-        found: the links that self-training added, int64[n, 2] in merged ids.
-        sureness: how sure every entity is of having a counterpart; None where vectors do not
-            hold it.
-        confidence: None without validation links.
-    """
-
-    vectors: Tensor
-    weights: dict[str, Tensor]
-    history: list[Row]
-    rounds: list[dict[str, float]]
-    chosen: int
-    found: Ids
-    sureness: Tensor | None
-    confidence: Confidence | None
+    vectors: Tensor  # of all entities, [n_entities, d]
+    weights: dict[str, Tensor]  # of the encoder; empty if there is none
+    history: list[Row]  # a row an epoch
+    rounds: list[dict[str, float]]  # validation metrics of each round tried; the first has none
+    chosen: int  # how many rounds of self-training the vectors have had
+    found: Ids  # the links that self-training added, int64[n, 2] in merged ids
+    sureness: Tensor | None  # of having a counterpart, by entity; None if vectors do not hold it
+    confidence: Confidence | None  # None without validation links
 
 
 @dataclass(eq=False)
 class TrainingContext:
-    """The graphs, the settings, and where a run keeps its files; shared by all passes.
+    """The graphs, the settings, and where a run keeps its files; shared by all passes."""
 
-    Args:
-        known: the graph and links known in training.
-        now: the graph that vectors are made of; more may have arrived.
-        warm: weights to start from, instead of random ones.
-        sureness: how sure entities were of a counterpart when these were trained; negative for
-            those that have come since.
-    """
-
-    known: MergedGraph
-    now: MergedGraph
+    known: MergedGraph  # the graph and links known in training
+    now: MergedGraph  # the graph that vectors are made of; more may have arrived
     config: Config
     device: torch.device
     run: Path | None = None
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
-    warm: Mapping[str, Tensor] | None = None
-    sureness: Tensor | None = None
+    warm: Mapping[str, Tensor] | None = None  # weights to start from, instead of random ones
+    sureness: Tensor | None = None  # that came with ``warm``; negative for entities since then
     history: list[Row] = field(default_factory=list)
 
     @cached_property

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
 Row = dict[str, Any]
 Draw = Callable[[int, str], Any]
-
-
-def should_show(progress: bool | None) -> bool:
-    """Whether to draw a bar; None means: in a terminal and in a notebook."""
-    if progress is not None:
-        return progress
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console.is_terminal or console.is_jupyter
+"""Shows how many epochs are done, and a note."""
 
 
 @contextmanager
@@ -32,20 +23,27 @@ def progress_bar(
 
     Args:
         epochs: how many there will be, unless training stops early.
-        progress: see :func:`should_show`.
+        progress: whether to draw it; None means: in a terminal and in a notebook.
         on_epoch: also called with each row.
     """
+    from rich.console import Console
+
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    if progress is None:
+        progress = console.is_terminal or console.is_jupyter
     done, last = 0, Row()
-    if not should_show(progress):
-        yield on_epoch or (lambda row: None)
-        return
-    with _bar(epochs) as draw:
+    with ExitStack() as stack:
+        draw: Draw | None = None
+        if progress:
+            make = _notebook_bar if console.is_jupyter else _terminal_bar
+            draw = make(epochs, console, stack)
 
         def call(row: Row) -> None:
             nonlocal done
             done = max(done + 1, row.get("epoch", 0))  # a run that is resumed does not begin at 1
             last.update(row)  # validation is not measured in every epoch
-            draw(done, describe(last))
+            if draw is not None:
+                draw(done, describe(last))
             if on_epoch is not None:
                 on_epoch(row)
 
@@ -60,16 +58,9 @@ def describe(row: Row) -> str:
     return "  ".join(parts)
 
 
-@contextmanager
-def _bar(epochs: int) -> Iterator[Draw]:
-    """A bar in a terminal or in a notebook; yields what draws it: epochs done, and a note."""
+def _terminal_bar(epochs: int, console: Any, stack: ExitStack) -> Draw:
     from rich import progress
-    from rich.console import Console
 
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    if console.is_jupyter:
-        yield _notebook_bar(epochs)
-        return
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
@@ -77,12 +68,12 @@ def _bar(epochs: int) -> Iterator[Draw]:
         progress.TextColumn("{task.fields[note]}"),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=console) as bar:
-        task = bar.add_task("training", total=epochs, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+    bar = stack.enter_context(progress.Progress(*columns, console=console))
+    task = bar.add_task("training", total=epochs, note="")
+    return lambda done, note: bar.update(task, completed=done, note=note)
 
 
-def _notebook_bar(epochs: int) -> Draw:
+def _notebook_bar(epochs: int, *_: Any) -> Draw:
     """A bar of HTML that is updated in place: rich's own needs ipywidgets in a notebook."""
     ipython: Any = import_module("IPython.display")
 

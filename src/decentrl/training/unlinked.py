@@ -111,24 +111,24 @@ def learn_confidence(
     the held-out links, then of the other half.
     """
     cosine = unlinked.cosine(vectors)
-    rows, targets = unlinked.places(valid, vectors.device)
-    found, features = evidence(*best_pairs(cosine, config.matcher, config))
-    rows = rows.cpu()
-    facts, correct = features[rows], found[rows] == targets.cpu()
+    rows, targets = unlinked.places(valid, torch.device("cpu"))
 
+    def examples(cosine: Scores, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Features of the held-out entities' matches among some columns, and which are right."""
+        found, features = evidence(*best_pairs(cosine, config.matcher, config))
+        return features[rows], columns[found[rows]] == targets
+
+    everything = torch.arange(cosine.shape[1])
+    facts, correct = examples(cosine, everything)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
     parts = []
     for gone in order.chunk(2):
-        kept = torch.ones(cosine.shape[1], dtype=torch.bool, device=vectors.device)
-        kept[targets[gone.to(kept.device)]] = False
-        columns = kept.nonzero()[:, 0]
-        if not len(columns):
-            continue
-        found, features = evidence(*best_pairs(cosine.columns(columns), config.matcher, config))
         there = torch.ones(len(valid), dtype=torch.bool)
         there[gone] = False
-        right = there & (columns.cpu()[found[rows]] == targets.cpu())
-        parts.append((features[rows], right, there))
+        columns = everything[~torch.isin(everything, targets[gone])]
+        if len(columns):
+            features, right = examples(cosine.columns(columns.to(vectors.device)), columns)
+            parts.append((features, right & there, there))
     if not parts:
         return fit_confidence(facts, correct)
     without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
