@@ -104,11 +104,8 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
 
     Minimises Σ log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²). The bias is penalised too, or
     there would be no minimum where all labels are equal. Examples where nothing was found (NaN)
-    are left out. The threshold is 1/2 until one is chosen.
-
-    Args:
-        features: float64[n, F].
-        correct: bool[n], whether the found match is right.
+    are left out. The threshold is 1/2 until one is chosen. ``features`` is float64[n, F],
+    ``correct`` is bool[n], whether the found match is right.
     """
     found = ~features.isnan().any(1)
     features, labels = features[found].double(), correct[found].double()
@@ -122,12 +119,8 @@ def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tenso
     """Choose the confidence threshold with the highest F1 on these examples.
 
     F1 = 2 · right answers / (answers + entities with a counterpart), where answers are given if
-    confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right.
-
-    Args:
-        confidence: float[n].
-        correct: bool[n], whether the found match is right.
-        has_counterpart: bool[n].
+    confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right. All
+    arguments are [n]; ``correct`` says whether the found match is right.
     """
     if not correct.any():
         return 1.0
@@ -165,19 +158,15 @@ def answer_scores(
 
     ``precision`` is right answers / answers, ``recall`` right answers / entities with a
     counterpart. With the prefix ``none_``, positives are the entities without an answer, true
-    positives those of them without a counterpart. An empty denominator gives 0.
-
-    Args:
-        found_right, answered, has_counterpart: bool[n].
+    positives those of them without a counterpart. An empty denominator gives 0. All arguments are
+    bool[n].
     """
-    none, unmatchable = ~answered, ~has_counterpart
-    rows = {
-        "": (found_right & answered, answered, has_counterpart),
-        "none_": (none & unmatchable, none, unmatchable),
-    }
     result: dict[str, float] = {}
-    for name, masks in rows.items():
-        hits, predicted, true = (int(mask.sum()) for mask in masks)
+    for name, right, positive, truth in (
+        ("", found_right, answered, has_counterpart),
+        ("none_", ~has_counterpart, ~answered, ~has_counterpart),
+    ):
+        hits, predicted, true = (int(x.sum()) for x in (right & positive, positive, truth))
         result[f"{name}precision"] = hits / max(predicted, 1)
         result[f"{name}recall"] = hits / max(true, 1)
         result[f"{name}f1"] = 2 * hits / max(predicted + true, 1)

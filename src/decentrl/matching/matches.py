@@ -87,24 +87,17 @@ def matches_table(
         counterparts: object[n, top], None for none.
         swapped: whether ``labels`` are those of the right graph.
     """
-    n, top = counterparts.shape
-    ranks = np.broadcast_to(np.arange(1, top + 1, dtype=np.int32), (n, top))
+    size = counterparts.shape
+    ranks = np.broadcast_to(np.arange(1, size[1] + 1, dtype=np.int32), size)
     shown = (answers.columns.numpy() >= 0) | (ranks == 1)
     sure = np.where(ranks == 1, answers.confidence.numpy()[:, None], np.float32(np.nan))
-    ends = [
-        pa.array(np.broadcast_to(labels[:, None], (n, top))[shown], pa.string()),
-        pa.array(counterparts[shown], pa.string()),
-    ]
-    left, right = reversed(ends) if swapped else ends
-    return pa.table(
-        {
-            "left": left,
-            "right": right,
-            "rank": ranks[shown],
-            "score": pa.array(answers.scores.numpy()[shown], from_pandas=True),
-            "confidence": pa.array(sure[shown], from_pandas=True),
-        }
+    ends = np.broadcast_to(labels[:, None], size), counterparts
+    left, right = (pa.array(end[shown], pa.string()) for end in (ends[::-1] if swapped else ends))
+    score, confidence = (
+        pa.array(values[shown], from_pandas=True) for values in (answers.scores.numpy(), sure)
     )
+    names = ["left", "right", "rank", "score", "confidence"]
+    return pa.table([left, right, ranks[shown], score, confidence], names)
 
 
 def answer(

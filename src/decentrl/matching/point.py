@@ -123,22 +123,20 @@ class Potentials:
             last = self._covers[end] = free, torch.equal(~self.solved[end].isnan(), free)
         return last[1]
 
-    def values(
-        self, end: int, free: Tensor, more: Tensor, vectors: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Potentials of one end, float32[n], valid for ``free``, bool[n], and ``more``, int64[k].
+    def values(self, end: int, ends: tuple[End, End], more: Tensor) -> Tensor:
+        """Potentials of one end, float32[n], valid for its free entities and ``more``, int64[k].
 
         Read only; the values of other entities may be 0. A missing potential is computed by a
         half-step and kept: of a column t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for
         Sinkhorn, minus the mean of the k best cosines for CSLS; over the n rows of the full
         problem of n × m.
         """
-        needed = [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]
-        for ids in needed:
+        own, other, free = ends[end].vectors, ends[1 - end].vectors, ends[end].free
+        for ids in [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]:
             lacking = ids[~self._known[end][ids]]
             if not len(lacking):
                 continue
-            made = self.terms(vectors[end][lacking], vectors[1 - end], self.solved[1 - end])
+            made = self.terms(own[lacking], other, self.solved[1 - end])
             if self.matcher == "sinkhorn" and end == COLUMNS:
                 n, m = (max(1, int((~x.isnan()).sum())) for x in self.solved)
                 made += self.config.temperature * math.log(n / m)
@@ -148,12 +146,9 @@ class Potentials:
         return self._values[end]
 
     def terms(self, vectors: Tensor, others: Tensor, bias: Tensor) -> Tensor:
-        """Compute the matcher's additive term of some entities, float32[k].
+        """Compute the matcher's additive term of vectors [k, d], by those of others, [n, d].
 
-        Args:
-            vectors: float32[k, d], of these entities.
-            others: float32[n, d], of the other graph.
-            bias: float32[n], the potentials of the others; NaN for those to leave out.
+        ``bias``, float32[n], are the potentials of the others; NaN for those to leave out.
         """
         made = torch.zeros(len(vectors))
         if self.matcher == "cosine":
@@ -169,10 +164,7 @@ class Potentials:
         """Compute the additive term of each row of cosines [b, n], which are overwritten.
 
         CSLS: minus the mean of the k best cosines; Sinkhorn: -t·log Σⱼ exp((cos + bias[j]) / t);
-        0 where all are left out.
-
-        Args:
-            bias: [n] or [b, n], -inf for those to leave out.
+        0 where all are left out. ``bias`` is [n] or [b, n], -inf for those to leave out.
         """
         if self.matcher == "cosine":
             return torch.zeros(len(cosine))
@@ -218,9 +210,8 @@ def find_candidates(
             the candidates found alone, and so are the scores.
     """
     own, other = ends
-    vectors, scale = (own.vectors, other.vectors), potentials.scale
-    allowed = _include(other.free, counterparts)
-    column = potentials.values(COLUMNS, other.free, counterparts, vectors)
+    scale, allowed = potentials.scale, _include(other.free, counterparts)
+    column = potentials.values(COLUMNS, ends, counterparts)
     kept = max(1, min(max(top, KEPT, NEAR if near else 0), len(allowed)))
     found = other.index.search(
         own.vectors[entities], kept, scale=scale, bias=column, allowed=allowed
@@ -228,12 +219,10 @@ def find_candidates(
     rows, columns = _pairs(entities, found)
 
     term = _row_terms(potentials, ends, entities, found if near else None, allowed, column)
-    row = potentials.solved[ROWS]
-    if rivals:
-        row = potentials.values(ROWS, own.free, entities[:0], vectors)
+    row = potentials.values(ROWS, ends, entities[:0]) if rivals else potentials.solved[ROWS]
     if not torch.equal(row[entities], term):
         row = row.index_put((entities,), term)
-    scores = Scores(*vectors, scale=scale, row=row, column=column)
+    scores = Scores(own.vectors, other.vectors, scale=scale, row=row, column=column)
     candidates = _score_pairs(scores, entities, rows, columns)
     if not rivals or not len(columns):
         return candidates

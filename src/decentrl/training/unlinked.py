@@ -141,5 +141,4 @@ def learn_confidence(
 
 
 def _on(ids: Ids, like: Tensor) -> Tensor:
-    """The ids as a tensor on the device of ``like``."""
     return torch.from_numpy(ids).to(like.device)
