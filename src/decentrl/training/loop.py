@@ -72,8 +72,7 @@ def train(
 
     Args:
         validate: metrics on held-out data, the first of which selects weights; None without data.
-        stage: name of this stage of a longer training; it is in the rows and has a checkpoint of
-            its own.
+        stage: name of a part of a longer training, in the rows and in the checkpoint's path.
         before: rows of earlier stages, which stay in ``metrics.jsonl``.
         warm: whether the model was trained before: begin with small steps.
     """
@@ -87,8 +86,7 @@ def train(
         elif resume and (restored := load_checkpoint(folder, model, optimizer, rng)):
             progress = _Progress(**restored)
         run.mkdir(parents=True, exist_ok=True)
-        rows = (*before, *progress.history)
-        (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        _write(run, (*before, *progress.history), "w")
 
     saved = time.monotonic()
     for epoch in range(len(progress.history) + 1, config.epochs + 1):
@@ -105,14 +103,18 @@ def train(
         if on_epoch is not None:
             on_epoch(row)
         if run is not None and folder is not None:
-            with (run / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            _write(run, [row], "a")
             if last or time.monotonic() - saved >= config.checkpoint_every:
                 save_checkpoint(folder, model, optimizer, rng, **vars(progress))
                 saved = time.monotonic()
     if progress.best:
         model.load_state_dict(progress.best)
     return progress.history
+
+
+def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
+    with (run / METRICS).open(mode, encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def _optimizer(model: nn.Module, config: Steps, warm: bool) -> torch.optim.Optimizer:
