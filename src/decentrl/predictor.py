@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -123,8 +122,6 @@ class Predictor(GrowingModel[PredictionState]):
         task = as_graph_task(source, held_out, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
-        if run is not None and not resume:
-            shutil.rmtree(Path(run) / "checkpoint", ignore_errors=True)
         splits = splits_of(task)
         known_valid = splits.valid[splits.seen[splits.valid[:, [0, 2]]].all(axis=1)]
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
@@ -150,6 +147,7 @@ class Predictor(GrowingModel[PredictionState]):
                     objective,
                     training,
                     self.config.seed,
+                    validate=objective.validate,
                     run=None if run is None else Path(run),
                     resume=resume,
                     on_epoch=shown,

@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
+from decentrl.matching.assignment import mutual_nearest, one_to_one
 from decentrl.matching.sparse import SparseScores
 
 Pairs = dict[tuple[int, int], float]
@@ -18,6 +19,10 @@ few_values = st.dictionaries(
     st.integers(-2, 2).map(float) | st.floats(-1, 1, width=32),
     max_size=SIZE * SIZE,
 )
+
+
+def nearest(scores: SparseScores) -> Tensor:
+    return scores.best(1)[1][:, 0]
 
 
 def sparse(pairs: Pairs, shape: tuple[int, int] = (SIZE, SIZE)) -> SparseScores:

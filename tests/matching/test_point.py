@@ -94,14 +94,14 @@ def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: s
     sizes = (~potentials.solved[ROWS].isnan()).sum(), (~known.isnan()).sum()
     potentials.discard(COLUMNS, torch.arange(3), M)
     assert potentials.solved[COLUMNS][:3].isnan().all()
-    made = potentials.values(COLUMNS, FREE[1], NONE, (LEFT, RIGHT))
+    made = potentials.values(COLUMNS, ENDS, NONE)
     shift = 0.0
     if matcher == "sinkhorn":  # three columns fewer to share the rows' mass
         shift = 0.1 * torch.log(sizes[1] / (sizes[1] - 3)).item()
     assert torch.allclose(made[:3], known[:3] + shift, atol=1e-4)
     assert torch.equal(made[3 : M - 7], known[3 : M - 7])
     linked = torch.tensor([M - 1])
-    assert potentials.values(COLUMNS, FREE[1], linked, (LEFT, RIGHT))[M - 1] != 0
+    assert potentials.values(COLUMNS, ENDS, linked)[M - 1] != 0
 
 
 def test_a_known_counterpart_is_a_candidate_for_who_asks() -> None:

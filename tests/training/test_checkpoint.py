@@ -44,9 +44,9 @@ class Parts:
         return torch.cat([p.detach().reshape(-1).clone() for p in self.model.parameters()])
 
     def save(self, folder: Path) -> None:
-        save_checkpoint(folder, self.model, self.optimizer, self.rng, self.best, dict(PROGRESS))
+        save_checkpoint(folder, self.model, self.optimizer, self.rng, self.best, **PROGRESS)
 
-    def load(self, folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def load(self, folder: Path) -> dict[str, Any] | None:
         return load_checkpoint(folder, self.model, self.optimizer, self.rng)
 
 
@@ -63,8 +63,8 @@ def test_the_steps_after_loading_are_those_after_saving(tmp_path: Path) -> None:
     after = Parts(seed=7, steps=1)
     restored = after.load(tmp_path)
     assert restored is not None
-    best, progress = restored
-    assert progress == PROGRESS
+    best = restored.pop("best")
+    assert restored == PROGRESS
     assert all(torch.equal(tensor, before.best[name]) for name, tensor in best.items())
     assert all(torch.equal(after.step(), step) for step in expected)
 

@@ -109,7 +109,7 @@ class Scripted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *mrr: float) -> None:
         self.mrr, self.vectors, self.found = list(mrr), list[Tensor](), [NONE]
         self.between_epochs = False
-        start, validate, measure = Pass.self_training_round, Pass._validate, fitting.held_out_ranks
+        start, validate, measure = Pass.self_training_round, Pass.validate, fitting.held_out_ranks
 
         def held_out_ranks(vectors: Tensor, *rest: Any) -> Ranks:
             """As if there were a thousand links, found at once or hardly at all, and each round
@@ -132,7 +132,7 @@ class Scripted:
             finally:
                 self.between_epochs = False
 
-        monkeypatch.setattr(Pass, "_validate", validated)
+        monkeypatch.setattr(Pass, "validate", validated)
         monkeypatch.setattr(fitting, "held_out_ranks", held_out_ranks)
         monkeypatch.setattr(Pass, "self_training_round", self_training_round)
 
@@ -277,11 +277,11 @@ SMALL |= SMALL_RIVALS
 @pytest.mark.parametrize("encoder", ["dan", *SMALL_RIVALS])
 def test_without_held_out_links_there_is_nothing_to_validate(encoder: str) -> None:
     steps = Pass(context_of(configured(encoder=encoder)), LINKS + OFFSET, NONE)
-    assert steps._validate() is None
+    assert steps.validate() is None
 
 
 def test_what_never_stops_early_validates_nothing_between_epochs() -> None:
-    assert Pass(context_of(configured()), LINKS + OFFSET, VALID)._validate() is None
+    assert Pass(context_of(configured()), LINKS + OFFSET, VALID).validate() is None
     assert not any("valid_mrr" in row for row in fit(configured(), VALID).history)
 
 
@@ -291,15 +291,15 @@ def test_validation_ranks_among_what_no_training_link_has_taken(encoder: str) ->
     config = configured("matching.matcher=cosine", encoder=encoder)
     steps = Pass(context_of(config, links), links + OFFSET, VALID)
     torch.manual_seed(0)
-    views = steps._made_views()
+    views = steps.views
     assert views.encoder is not None
     views.encoder.train()
-    found = steps._validate()
+    found = steps.validate()
     assert views.encoder.training
     assert found is not None
     assert list(found) == ["hits@1", "hits@10", "mrr"]
 
-    structure, all_links = steps._structure("known").of(views.encoder), steps._all_links()
+    structure, all_links = steps.structures["known"].of(views.encoder), steps._all_links()
     vectors = views.encoder.encode(structure, all_links).vectors.double().numpy()
     taken = set(links[:, 1] + SIZE)
     candidates = [i for i in range(SIZE, SIZE + SEEN) if i not in taken]
@@ -319,12 +319,12 @@ def test_held_out_links_are_found_by_equal_vectors_and_not_by_random_ones() -> N
     context = TrainingContext(known, known, configured(encoder="gcn"), CPU)
     steps = Pass(context, LINKS + OFFSET, VALID)
     torch.manual_seed(0)
-    random = steps._validate()
+    random = steps.validate()
     assert random is not None
     assert random["mrr"] < 0.9
     weights = steps.weights()
     weights["entities"][SIZE:] = weights["entities"][:SIZE]
-    assert steps._validate() == {"hits@1": 1, "hits@10": 1, "mrr": 1}
+    assert steps.validate() == {"hits@1": 1, "hits@10": 1, "mrr": 1}
 
 
 @pytest.mark.parametrize("encoder", ["dan", *SMALL_RIVALS])
@@ -378,15 +378,20 @@ def test_found_links_join_entities_that_have_triples_but_no_known_link(
         assert (links[:, 1] < SIZE + SEEN).all()
 
 
-def test_a_round_learns_from_the_found_links_too() -> None:
+def test_a_round_learns_from_the_found_links_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned, original = list[Any](), fitting.train
+
+    def train(objective: Any, *rest: Any, **how: Any) -> list[Row]:
+        learned.append(objective.links.tolist())
+        return original(objective, *rest, **how)
+
+    monkeypatch.setattr(fitting, "train", train)
     steps = Pass(context_of(configured("training.batch=1", rounds=1)), LINKS + OFFSET, NONE)
     steps.start()
     before = steps.state()[1]
     steps.self_training_round()
     assert len(steps.found)
-    validated = steps._objective()
-    assert validated is not None
-    assert validated.objective.links.tolist() == [*(LINKS + OFFSET).tolist(), *steps.found.tolist()]
+    assert learned[-1] == [*(LINKS + OFFSET).tolist(), *steps.found.tolist()]
     entities = steps.weights()["encoder.entities"]
     assert not torch.equal(entities, before["encoder.entities"])
 

@@ -608,7 +608,7 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     true = Queries.of(np.concatenate((known, held)), 2)
     made = PredictionObjective(model, known, view, config, held, true, 2)
     before = made.validate()
-    history = train(made, config.training, seed=0)
+    history = train(made, config.training, seed=0, validate=made.validate)
     losses = [row["loss"] for row in history]
     assert np.mean(losses[-3:]) < 0.95 * losses[0]
 
@@ -677,7 +677,7 @@ def test_an_epoch_with_shared_encodings_encodes_less(monkeypatch: pytest.MonkeyP
         made.loss(batch, rng).backward()
         steps += 1
     assert len(calls) == -(-steps // 4)
-    assert made._shared is None  # nothing is left for the next epoch
+    assert not made._encodings  # nothing is left for the next epoch
 
 
 @made_by_neighbours
@@ -690,10 +690,7 @@ def test_a_shared_encoding_leaves_with_its_last_step(encoder: str) -> None:
         left = []
         for batch in made.batches(rng):
             made.loss(batch, rng).backward()
-            shared = made._shared
-            if shared is not None:
-                left.append(weakref.ref(shared.vectors))
-        shared = None
+            left += [weakref.ref(vectors) for vectors in made._encodings[:1]]
         assert len(left) > 1
         assert [ref() for ref in left] == [None] * len(left)
     finally:

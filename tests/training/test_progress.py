@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from decentrl.training.progress import describe, progress_bar, should_show
+from decentrl.training.progress import describe, progress_bar
 
 ROWS: list[dict[str, Any]] = [
     {"epoch": 1, "loss": 2.5, "seconds": 0.1},
@@ -28,7 +28,7 @@ class Screen(io.StringIO):
 
 def run(progress: bool | None = None) -> list[dict[str, Any]]:
     seen: list[dict[str, Any]] = []
-    with progress_bar(3, "training", progress, seen.append) as on_epoch:
+    with progress_bar(3, progress, seen.append) as on_epoch:
         for row in ROWS:
             on_epoch(row)
     return seen
@@ -37,7 +37,6 @@ def run(progress: bool | None = None) -> list[dict[str, Any]]:
 def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen := Screen())
-    assert should_show(None)
     assert run() == ROWS
     assert "training" in screen.getvalue()
     assert "3/3" in screen.getvalue()
@@ -48,8 +47,6 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_elsewhere_it_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not should_show(None)
-    assert should_show(True)
     assert run() == ROWS
     assert capsys.readouterr() == ("", "")
 
@@ -64,7 +61,6 @@ def test_a_notebook_updates_one_display(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert Console().is_jupyter
-    assert should_show(None)
     assert run() == ROWS
     assert [page.partition("</progress>")[2].strip() for page in pages] == [
         "0/3",

@@ -14,7 +14,6 @@ from decentrl.config import Config
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import RelationalView
-from decentrl.training.fitting import ValidatedObjective
 from decentrl.training.loop import train
 from decentrl.views import reflection
 from decentrl.views.base import INPUTS, STATES, TrainingData
@@ -67,7 +66,7 @@ def objective(*settings: str) -> ReflectionObjective:
 
 
 def learn(made: ReflectionObjective) -> list[dict[str, Any]]:
-    return train(ValidatedObjective(made, lambda: None), made.config.training, seed=0)
+    return train(made, made.config.training, seed=0)
 
 
 def unit(vectors: Tensor) -> Tensor:

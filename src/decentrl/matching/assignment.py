@@ -1,4 +1,4 @@
-"""Assignments: each row's nearest column, mutual nearest pairs, and greedy one-to-one."""
+"""Assignments: mutual nearest pairs, and greedy one-to-one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import torch
 from torch import Tensor
 
 from decentrl.matching.sparse import SparseScores
-
-
-def nearest(scores: SparseScores) -> Tensor:
-    """Best column of every row, int64[n], of tied columns the lowest; -1 if a row has no pair."""
-    return scores.best(1)[1][:, 0]
 
 
 def mutual_nearest(scores: SparseScores) -> Tensor:
@@ -30,11 +25,9 @@ def one_to_one(scores: SparseScores) -> Tensor:
     The pair with the highest score comes first, then the highest of those whose two ends are both
     free, and so on; of tied pairs the lower row, then the lower column comes first.
 
-    Done in rounds that take every pair which is the best of both its ends. No pair that could
-    take one of these ends away comes earlier in the greedy order, so the greedy assignment has all
-    of them, and the rest of it is the greedy assignment of the pairs between free ends. The best
-    pair of all is in every round, so the rounds come to an end: a handful for real scores, at most
-    min(n, m).
+    Done in rounds that take every pair which is the best of both its ends: no pair that could
+    take one of these ends away comes earlier in the greedy order. Each round takes the best pair
+    of all that are left, so there are at most min(n, m) rounds, a handful for real scores.
     """
     order, rows, columns = _order(scores), scores.rows, scores.columns
     found = rows.new_full((scores.shape[0],), -1)

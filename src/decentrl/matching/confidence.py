@@ -7,7 +7,7 @@ wrong, so a match whose confidence is too low is better left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +22,8 @@ PENALTY = 0.1
 """L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """The features of each row's best pair, from which its confidence is computed.
+class Evidence(NamedTuple):
+    """Each row's best pair: what its confidence is computed from.
 
     ``found`` is int64[n], the best column, -1 where there is none. ``features`` is float64[n, F],
     as named by ``FEATURES``, NaN where nothing was found.
@@ -44,8 +43,7 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
     Args:
         scores, cosine: of the same pairs, n × m.
     """
-    assert scores.shape == cosine.shape
-    assert len(scores) == len(cosine)
+    assert (scores.shape, len(scores)) == (cosine.shape, len(cosine))
     places = scores.places(2)
     known = places[:, 0] >= 0
     first, second = places[known].unbind(1)
@@ -106,11 +104,8 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
 
     Minimises Σ log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²). The bias is penalised too, or
     there would be no minimum where all labels are equal. Examples where nothing was found (NaN)
-    are left out. The threshold is 1/2 until one is chosen.
-
-    Args:
-        features: float64[n, F].
-        correct: bool[n], whether the found match is right.
+    are left out. The threshold is 1/2 until one is chosen. ``features`` is float64[n, F],
+    ``correct`` is bool[n], whether the found match is right.
     """
     found = ~features.isnan().any(1)
     features, labels = features[found].double(), correct[found].double()
@@ -124,12 +119,8 @@ def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tenso
     """Choose the confidence threshold with the highest F1 on these examples.
 
     F1 = 2 · right answers / (answers + entities with a counterpart), where answers are given if
-    confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right.
-
-    Args:
-        confidence: float[n].
-        correct: bool[n], whether the found match is right.
-        has_counterpart: bool[n].
+    confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right. All
+    arguments are [n]; ``correct`` says whether the found match is right.
     """
     if not correct.any():
         return 1.0
@@ -167,19 +158,15 @@ def answer_scores(
 
     ``precision`` is right answers / answers, ``recall`` right answers / entities with a
     counterpart. With the prefix ``none_``, positives are the entities without an answer, true
-    positives those of them without a counterpart. An empty denominator gives 0.
-
-    Args:
-        found_right, answered, has_counterpart: bool[n].
+    positives those of them without a counterpart. An empty denominator gives 0. All arguments are
+    bool[n].
     """
-    none, unmatchable = ~answered, ~has_counterpart
-    rows = {
-        "": (found_right & answered, answered, has_counterpart),
-        "none_": (none & unmatchable, none, unmatchable),
-    }
     result: dict[str, float] = {}
-    for name, masks in rows.items():
-        hits, predicted, true = (int(mask.sum()) for mask in masks)
+    for name, right, positive, truth in (
+        ("", found_right, answered, has_counterpart),
+        ("none_", ~has_counterpart, ~answered, ~has_counterpart),
+    ):
+        hits, predicted, true = (int(x.sum()) for x in (right & positive, positive, truth))
         result[f"{name}precision"] = hits / max(predicted, 1)
         result[f"{name}recall"] = hits / max(true, 1)
         result[f"{name}f1"] = 2 * hits / max(predicted + true, 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decentrl.config import MatchingConfig
 from decentrl.errors import ConfigError
-from decentrl.matching.assignment import mutual_nearest, nearest, one_to_one
+from decentrl.matching.assignment import mutual_nearest, one_to_one
 from decentrl.matching.confidence import Confidence, evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
@@ -23,8 +23,8 @@ from decentrl.matching.sparse import SparseScores, top_pairs
 Ids = npt.NDArray[np.int64]
 Objects = npt.NDArray[Any]
 KEPT = 5  # of each entity's best pairs; evidence needs two
-ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
-    "nearest": nearest,
+ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor] | None] = {
+    "nearest": None,
     "mutual": mutual_nearest,
     "one-to-one": one_to_one,
 }
@@ -32,17 +32,11 @@ ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The candidates of every row, best first, on the CPU.
+    """The candidates of every row, best first, on the CPU."""
 
-    Attributes:
-        columns: int64[n, top], -1 for none.
-        scores: float32[n, top], NaN for none.
-        confidence: float32[n], how likely the first one is right, NaN where unknown.
-    """
-
-    columns: Tensor
-    scores: Tensor
-    confidence: Tensor
+    columns: Tensor  # int64[n, top], -1 for none
+    scores: Tensor  # float32[n, top], NaN for none
+    confidence: Tensor  # float32[n], how likely the first one is right, NaN where unknown
 
     def spread(self, rows: Ids, there: npt.NDArray[np.bool_]) -> Answers:
         """The answers of ``rows`` at the positions where ``there`` is true; none elsewhere."""
@@ -93,24 +87,17 @@ def matches_table(
         counterparts: object[n, top], None for none.
         swapped: whether ``labels`` are those of the right graph.
     """
-    n, top = counterparts.shape
-    ranks = np.broadcast_to(np.arange(1, top + 1, dtype=np.int32), (n, top))
+    size = counterparts.shape
+    ranks = np.broadcast_to(np.arange(1, size[1] + 1, dtype=np.int32), size)
     shown = (answers.columns.numpy() >= 0) | (ranks == 1)
     sure = np.where(ranks == 1, answers.confidence.numpy()[:, None], np.float32(np.nan))
-    ends = [
-        pa.array(np.broadcast_to(labels[:, None], (n, top))[shown], pa.string()),
-        pa.array(counterparts[shown], pa.string()),
-    ]
-    left, right = reversed(ends) if swapped else ends
-    return pa.table(
-        {
-            "left": left,
-            "right": right,
-            "rank": ranks[shown],
-            "score": pa.array(answers.scores.numpy()[shown], from_pandas=True),
-            "confidence": pa.array(sure[shown], from_pandas=True),
-        }
+    ends = np.broadcast_to(labels[:, None], size), counterparts
+    left, right = (pa.array(end[shown], pa.string()) for end in (ends[::-1] if swapped else ends))
+    score, confidence = (
+        pa.array(values[shown], from_pandas=True) for values in (answers.scores.numpy(), sure)
     )
+    names = ["left", "right", "rank", "score", "confidence"]
+    return pa.table([left, right, ranks[shown], score, confidence], names)
 
 
 def answer(
@@ -135,14 +122,13 @@ def answer(
     sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     if confidence is not None:
         sure = confidence(evidence(pairs, cosines).features)
-    if assign != "nearest":
-        taken = ASSIGNMENTS[assign](pairs)
-        own = (pairs.columns == taken[pairs.rows]).nonzero()[:, 0]
-        scores = torch.full_like(scores[:, :1], torch.nan)
+    if (choose := ASSIGNMENTS[assign]) is not None:
+        taken, best = choose(pairs), columns[:, 0]
+        own = pairs.columns == taken[pairs.rows]
         scores[pairs.rows[own].cpu(), 0] = pairs.values[own].cpu()
+        scores, columns = scores[:, :1], taken.cpu()[:, None]
         # The confidence was computed for the best candidate, not for the assigned one.
-        sure = sure.where(taken.cpu() == columns[:, 0], torch.nan)
-        columns = taken.cpu()[:, None]
+        sure = sure.where(columns[:, 0] == best, torch.nan)
     if threshold is not None:
         # Compared in float32, as returned, so that a returned confidence can be the threshold.
         unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))

@@ -12,13 +12,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
 from decentrl.matching.matches import KEPT
-from decentrl.matching.similarity import Scores
+from decentrl.matching.similarity import Scores, mean_of_finite
 from decentrl.matching.sparse import SparseScores
 
 NEAR = 64
@@ -43,8 +42,6 @@ class Search(Protocol):
 
         Args:
             queries: float32[b, d].
-            top: how many of each.
-            scale: above 0.
             bias: float32[n], one for each candidate, finite.
             allowed: bool[n], the candidates that may be found.
         Returns:
@@ -57,16 +54,13 @@ class Search(Protocol):
 class End:
     """One of the two graphs of a matching problem.
 
-    Attributes:
-        vectors: of all its entities, [n, d].
-        free: bool[n] on the CPU, the entities in no known link. Results are cached by this
-            tensor's identity, so pass the same object as long as its values are the same.
-        index: searches the vectors.
+    Results are cached by the identity of ``free``: pass the same object as long as its values are
+    the same.
     """
 
-    vectors: Tensor
-    free: Tensor
-    index: Search
+    vectors: Tensor  # of all its entities, [n, d]
+    free: Tensor  # bool[n] on the CPU, the entities in no known link
+    index: Search  # searches the vectors
 
 
 class Potentials:
@@ -100,12 +94,10 @@ class Potentials:
         config: MatchingConfig,
     ) -> Potentials:
         """The potentials of a full problem; row k of the scores is the entity ``ids[0][k]``."""
-        ends = []
-        for own, n, term in zip(ids, sizes, (scores.row, scores.column), strict=True):
-            end = torch.full((n,), torch.nan)
+        ends = [torch.full((n,), torch.nan) for n in sizes]
+        for end, own, term in zip(ends, ids, (scores.row, scores.column), strict=True):
             if term is not None and min(scores.shape):
                 end[own] = term.float().cpu()
-            ends.append(end)
         return cls(matcher, config, (ends[0], ends[1]))
 
     @property
@@ -116,39 +108,35 @@ class Potentials:
 
     def discard(self, end: int, ids: Tensor, n: int) -> None:
         """Discard the potentials of changed entities, int64[k], and make room for n entities."""
-        old = self.solved[end], self._known[end], self._values[end]
-        kept, changed = min(n, len(old[0])), ids[ids < n]
-        new = torch.full((n,), torch.nan), torch.zeros(n, dtype=torch.bool), torch.zeros(n)
-        for before, after, unknown in zip(old, new, (torch.nan, False, 0.0), strict=True):
-            after[:kept] = before[:kept]
-            after[changed] = unknown
-        self.solved[end], self._known[end], self._values[end] = new
+        kept, changed = min(n, len(self.solved[end])), ids[ids < n]
+        for held, unknown in ((self.solved, torch.nan), (self._known, False), (self._values, 0.0)):
+            new = torch.full((n,), unknown)
+            new[:kept] = held[end][:kept]
+            new[changed] = unknown
+            held[end] = new
         self._filled, self._covers = [None, None], [None, None]
 
     def covers(self, end: int, free: Tensor) -> bool:
         """Whether the entities of the full problem are those in ``free``, bool[n]."""
         last = self._covers[end]
         if last is None or last[0] is not free:
-            last = free, torch.equal(~self.solved[end].isnan(), free)
-            self._covers[end] = last
+            last = self._covers[end] = free, torch.equal(~self.solved[end].isnan(), free)
         return last[1]
 
-    def values(
-        self, end: int, free: Tensor, more: Tensor, vectors: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Potentials of one end, float32[n], valid for ``free``, bool[n], and ``more``, int64[k].
+    def values(self, end: int, ends: tuple[End, End], more: Tensor) -> Tensor:
+        """Potentials of one end, float32[n], valid for its free entities and ``more``, int64[k].
 
         Read only; the values of other entities may be 0. A missing potential is computed by a
         half-step and kept: of a column t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for
         Sinkhorn, minus the mean of the k best cosines for CSLS; over the n rows of the full
         problem of n × m.
         """
-        needed = [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]
-        for ids in needed:
+        own, other, free = ends[end].vectors, ends[1 - end].vectors, ends[end].free
+        for ids in [more] if self._filled[end] is free else [more, free.nonzero()[:, 0]]:
             lacking = ids[~self._known[end][ids]]
             if not len(lacking):
                 continue
-            made = self.terms(vectors[end][lacking], vectors[1 - end], self.solved[1 - end])
+            made = self.terms(own[lacking], other, self.solved[1 - end])
             if self.matcher == "sinkhorn" and end == COLUMNS:
                 n, m = (max(1, int((~x.isnan()).sum())) for x in self.solved)
                 made += self.config.temperature * math.log(n / m)
@@ -158,65 +146,45 @@ class Potentials:
         return self._values[end]
 
     def terms(self, vectors: Tensor, others: Tensor, bias: Tensor) -> Tensor:
-        """Compute the matcher's additive term of some entities, float32[k].
+        """Compute the matcher's additive term of vectors [k, d], by those of others, [n, d].
 
-        CSLS: minus the mean of the k best cosines; Sinkhorn: -t·log Σⱼ exp((cos + bias[j]) / t).
-
-        Args:
-            vectors: float32[k, d], of these entities.
-            others: float32[n, d], of the other graph.
-            bias: float32[n], the potentials of the others; NaN for those to leave out.
+        ``bias``, float32[n], are the potentials of the others; NaN for those to leave out.
         """
         made = torch.zeros(len(vectors))
         if self.matcher == "cosine":
             return made
-        count = int((~bias.isnan()).sum())
-        if not count:
-            return made
-        bias = bias.to(others.device)
-        extra = bias.where(~bias.isnan(), -torch.inf)
-        if self.matcher == "csls":
-            extra = extra.where(extra.isinf(), 0.0)
-        size = max(1, _BLOCK // (4 * len(others)))
+        bias = bias.where(~bias.isnan(), -torch.inf).to(others.device)
+        size = max(1, _BLOCK // (4 * max(1, len(others))))
         for start in range(0, len(vectors), size):
             some = slice(start, start + size)
-            block = torch.matmul(vectors[some], others.t()).add_(extra)
-            made[some] = self._term(block, count).cpu()
+            made[some] = self.term(torch.matmul(vectors[some], others.t()), bias).cpu()
         return made
 
-    def _term(self, block: Tensor, count: int) -> Tensor:
-        """Term of each row of cosines [b, n], plus bias for Sinkhorn; -inf is left out."""
+    def term(self, cosine: Tensor, bias: Tensor) -> Tensor:
+        """Compute the additive term of each row of cosines [b, n], which are overwritten.
+
+        CSLS: minus the mean of the k best cosines; Sinkhorn: -t·log Σⱼ exp((cos + bias[j]) / t);
+        0 where all are left out. ``bias`` is [n] or [b, n], -inf for those to leave out.
+        """
+        if self.matcher == "cosine":
+            return torch.zeros(len(cosine))
         if self.matcher == "csls":
-            return -block.topk(min(self.config.csls_k, count), dim=1).values.mean(1)
+            cosine += bias.where(bias.isinf(), 0.0)
+            k = min(self.config.csls_k, cosine.shape[1])
+            return -mean_of_finite(cosine.topk(k, dim=1).values)
         temperature = self.config.temperature
-        return -temperature * (block / temperature).logsumexp(1)
-
-    def terms_near(self, cosine: Tensor, bias: Tensor) -> Tensor:
-        """:meth:`terms` over some candidates only: cosines and bias [k, c], -inf for none."""
-        made = torch.zeros(len(cosine))
-        for i, (own, extra) in enumerate(zip(cosine, bias, strict=True)):
-            there = own > -torch.inf
-            if self.matcher != "cosine" and there.any():
-                row = own[there] if self.matcher == "csls" else own[there] + extra[there]
-                made[i] = self._term(row[None], len(row))[0]
-        return made
+        made = -temperature * (cosine.add_(bias) / temperature).logsumexp(1)
+        return made.where(made.isfinite(), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePairs:
-    """The best candidates of some entities, as scored pairs.
+    """The best candidates of some entities, as scored pairs."""
 
-    Attributes:
-        rows: int64[r], ascending: the entities, and their rivals for a candidate.
-        columns: int64[c], ascending: the candidates.
-        pairs, cosines: scores and cosines of the same pairs, r × c; input of
-            :func:`decentrl.matching.matches.answer`.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    pairs: SparseScores
-    cosines: SparseScores
+    rows: Tensor  # int64[r], ascending: the entities, and their rivals for a candidate
+    columns: Tensor  # int64[c], ascending: the candidates
+    pairs: SparseScores  # their scores, r × c
+    cosines: SparseScores  # of the same pairs
 
 
 def find_candidates(
@@ -242,35 +210,29 @@ def find_candidates(
             the candidates found alone, and so are the scores.
     """
     own, other = ends
-    vectors = own.vectors, other.vectors
-    allowed = _include(other.free, counterparts)
-    column = potentials.values(COLUMNS, other.free, counterparts, vectors)
+    scale, allowed = potentials.scale, _include(other.free, counterparts)
+    column = potentials.values(COLUMNS, ends, counterparts)
     kept = max(1, min(max(top, KEPT, NEAR if near else 0), len(allowed)))
-    scale = potentials.scale
     found = other.index.search(
         own.vectors[entities], kept, scale=scale, bias=column, allowed=allowed
     )[1]
-    there = found >= 0
-    rows = entities[:, None].expand_as(found)[there]
-    columns = found[there]
+    rows, columns = _pairs(entities, found)
 
     term = _row_terms(potentials, ends, entities, found if near else None, allowed, column)
-    row = potentials.solved[ROWS]
-    if rivals:
-        row = potentials.values(ROWS, own.free, entities[:0], vectors)
+    row = potentials.values(ROWS, ends, entities[:0]) if rivals else potentials.solved[ROWS]
     if not torch.equal(row[entities], term):
         row = row.index_put((entities,), term)
-    candidates = _score_pairs(scale, ends, entities, rows, columns, row, column)
+    scores = Scores(own.vectors, other.vectors, scale=scale, row=row, column=column)
+    candidates = _score_pairs(scores, entities, rows, columns)
     if not rivals or not len(columns):
         return candidates
     best = candidates.pairs.best(1)[1][:, 0]
-    best = _distinct(candidates.columns[best[best >= 0]])
+    best = torch.unique(candidates.columns[best[best >= 0]])
     among = _include(own.free, entities)
     claims = own.index.search(other.vectors[best], 2, scale=scale, bias=row, allowed=among)[1]
-    there = claims >= 0
-    rows = torch.cat((rows, claims[there]))
-    columns = torch.cat((columns, best[:, None].expand_as(claims)[there]))
-    return _score_pairs(scale, ends, entities, rows, columns, row, column)
+    claimed, claimants = _pairs(best, claims)
+    rows, columns = torch.cat((rows, claimants)), torch.cat((columns, claimed))
+    return _score_pairs(scores, entities, rows, columns)
 
 
 def _row_terms(
@@ -295,42 +257,39 @@ def _row_terms(
     if pool is not other.free or not potentials.covers(COLUMNS, other.free):
         term = torch.full_like(term, torch.nan)
     lacking = term.isnan()
-    if lacking.any() and found is not None:
-        there = found >= 0
-        rows = entities[:, None].expand_as(found)[there]
-        cosine = torch.full(found.shape, -torch.inf)
-        cosine[there] = dots(own.vectors, rows, other.vectors, found[there]).float()
-        cosine.masked_fill_(~pool[found], -torch.inf)
-        term[lacking] = potentials.terms_near(cosine[lacking], column[found][lacking])
-    elif lacking.any():
+    asked = entities[lacking]
+    if len(asked) and found is None:
         bias = column.where(pool, torch.nan)
-        term[lacking] = potentials.terms(own.vectors[entities[lacking]], other.vectors, bias)
+        term[lacking] = potentials.terms(own.vectors[asked], other.vectors, bias)
+    elif len(asked) and found is not None:
+        found = found[lacking]
+        rows, columns = _pairs(asked, found)
+        cosine = torch.full(found.shape, -torch.inf)
+        cosine[found >= 0] = dots(own.vectors, rows, other.vectors, columns).float()
+        term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
     return term
 
 
-def _score_pairs(
-    scale: float,
-    ends: tuple[End, End],
-    entities: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    row: Tensor,
-    column: Tensor,
-) -> CandidatePairs:
+def _pairs(entities: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of entities, int64[q], with what was found of each, int64[q, c], -1 for none."""
+    there = found >= 0
+    return entities[:, None].expand_as(found)[there], found[there]
+
+
+def _score_pairs(scores: Scores, entities: Tensor, rows: Tensor, columns: Tensor) -> CandidatePairs:
     """Score the pairs of ``rows`` and ``columns``, int64[p] each, that need not be distinct."""
-    m = max(1, len(ends[1].vectors))
-    keys = _distinct(rows * m + columns)
+    m = max(1, scores.shape[1])
+    keys = torch.unique(rows * m + columns)
     rows, columns = keys // m, keys % m
-    row_ids, column_ids = _distinct(torch.cat((entities, rows))), _distinct(columns)
+    row_ids, column_ids = torch.unique(torch.cat((entities, rows))), torch.unique(columns)
     pairs = SparseScores(
         torch.searchsorted(row_ids, rows),
         torch.searchsorted(column_ids, columns),
         torch.empty(len(keys)),
         (len(row_ids), len(column_ids)),
     )
-    cosine = dots(ends[0].vectors, rows, ends[1].vectors, columns)
-    score = scale * cosine + row[rows].double() + column[columns].double()
-    return CandidatePairs(row_ids, column_ids, *_with_values(pairs, score, cosine))
+    scores = scores.rows(row_ids).columns(column_ids)
+    return CandidatePairs(row_ids, column_ids, *rescore(pairs, scores))
 
 
 def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseScores]:
@@ -344,13 +303,6 @@ def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseSc
         score += scores.row[pairs.rows].double().cpu()
     if scores.column is not None:
         score += scores.column[pairs.columns].double().cpu()
-    return _with_values(pairs, score, cosine)
-
-
-def _with_values(
-    pairs: SparseScores, score: Tensor, cosine: Tensor
-) -> tuple[SparseScores, SparseScores]:
-    """The pairs with scores, and with cosines, float64[p] each, as float32."""
     device = pairs.values.device
     return (
         replace(pairs, values=score.float().to(device)),
@@ -373,7 +325,3 @@ def _include(mask: Tensor, ids: Tensor) -> Tensor:
     if bool(mask[ids].all()):
         return mask
     return mask.index_put((ids,), torch.tensor(True))
-
-
-def _distinct(ids: Tensor) -> Tensor:
-    return torch.from_numpy(np.unique(ids.numpy()))

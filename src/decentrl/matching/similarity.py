@@ -26,16 +26,13 @@ _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on
 class Scores:
     """A matrix of scores, computed in blocks: scale · left[i]·right[j] + row[i] + column[j].
 
-    Args:
-        left: vectors [n, d], of length 1 for cosines.
-        right: vectors [m, d].
-        budget: bytes that similarities may take at once. If n × m fits it they are kept,
-            otherwise every pass over the scores computes them again.
+    If the n × m similarities fit the budget they are ``kept``; otherwise every pass over the
+    scores computes them again.
     """
 
-    left: Tensor
-    right: Tensor
-    budget: int = DEFAULT_BUDGET
+    left: Tensor  # [n, d], of length 1 for cosines
+    right: Tensor  # [m, d]
+    budget: int = DEFAULT_BUDGET  # bytes that similarities may take at once
     scale: float = 1.0
     row: Tensor | None = None
     column: Tensor | None = None
@@ -124,6 +121,12 @@ def csls(cosine: Scores, k: int = 2) -> Scores:
         row[rows] = block.topk(min(k, m), dim=1).values.mean(1)
         best = _best_of_columns(best, block)
     return replace(cosine, scale=2.0, row=-row, column=-best.mean(0))
+
+
+def mean_of_finite(best: Tensor) -> Tensor:
+    """Mean of each row without -inf, [n, k] → [n]; 0 for a row that is nothing else."""
+    known = best > -torch.inf
+    return best.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
 
 
 def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:

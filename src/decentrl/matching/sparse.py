@@ -12,23 +12,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from decentrl.matching.similarity import Scores
+from decentrl.matching.similarity import Scores, mean_of_finite
 
 
 @dataclass(frozen=True, eq=False)
 class SparseScores:
-    """Scores of p of the n × m pairs; the others are lower and not stored.
+    """Scores of p of the n × m pairs; the others are lower and not stored."""
 
-    Args:
-        rows, columns: int64[p], distinct pairs, sorted by row and then by column.
-        values: float[p].
-        shape: (n, m).
-    """
-
-    rows: Tensor
-    columns: Tensor
-    values: Tensor
-    shape: tuple[int, int]
+    rows: Tensor  # int64[p]; pairs are distinct, sorted by row and then by column
+    columns: Tensor  # int64[p]
+    values: Tensor  # float[p]
+    shape: tuple[int, int]  # (n, m)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -109,7 +103,7 @@ def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
     r and c are the means of the k best stored cosines of a row and of a column: exact if each has
     its k best pairs stored, otherwise the mean of those that are.
     """
-    row, column = _mean_of_best(pairs, k), _mean_of_best(pairs.T, k)
+    row, column = (mean_of_finite(side.best(min(k, side.shape[1]))[0]) for side in (pairs, pairs.T))
     values = 2 * pairs.values - row[pairs.rows] - column[pairs.columns]
     return replace(pairs, values=values)
 
@@ -175,13 +169,6 @@ def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         columns[tied] = chosen.nonzero()[:, 1].view(-1, k)
     columns = columns.sort(1).values
     return scores.gather(1, columns), columns
-
-
-def _mean_of_best(pairs: SparseScores, k: int) -> Tensor:
-    """Mean of each row's k best stored values, float[n]; 0 for a row without any."""
-    values, columns = pairs.best(min(k, pairs.shape[1]))
-    known = columns >= 0
-    return values.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
 
 
 def _log_sums(values: Tensor, index: Tensor, offsets: Tensor) -> Tensor:

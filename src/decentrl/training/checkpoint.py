@@ -25,7 +25,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     rng: np.random.Generator,
     best: dict[str, Tensor],
-    progress: dict[str, Any],
+    **progress: Any,
 ) -> None:
     """Write weights, optimizer, best weights so far, all random states and ``progress`` (JSON)."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
@@ -53,8 +53,8 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     rng: np.random.Generator,
-) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Restore a checkpoint; returns the best weights and ``progress``, or None without a file."""
+) -> dict[str, Any] | None:
+    """Restore a checkpoint; returns the progress and its ``best`` weights, or None without one."""
     path = folder / FILE
     if not path.exists():
         return None
@@ -66,17 +66,22 @@ def load_checkpoint(
             raise ValueError("the checksum differs")
         state = json.loads(metadata["state"])
         model.load_state_dict(_strip(tensors, "model."))
-        _restore_optimizer(optimizer, _strip(tensors, "optimizer."))
+        states = optimizer.state_dict() | {"state": {}}
+        for key, tensor in _strip(tensors, "optimizer.").items():
+            index, name = key.split(".", 1)
+            states["state"].setdefault(int(index), {})[name] = tensor
+        optimizer.load_state_dict(states)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BundleError(
             f"{path}: this checkpoint is damaged or of another model; "
-            f"delete it to start over ({_first_line(error)})"
+            f"delete it to start over ({reason})"
         ) from error
     torch.set_rng_state(tensors["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
     rng.bit_generator.state = state["numpy"]
-    return _strip(tensors, "best."), state["progress"]
+    return {"best": _strip(tensors, "best."), **state["progress"]}
 
 
 def _checksum(state: str, tensors: dict[str, Tensor]) -> int:
@@ -88,18 +93,5 @@ def _checksum(state: str, tensors: dict[str, Tensor]) -> int:
     return total
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    full = optimizer.state_dict()
-    full["state"] = {}
-    for key, tensor in tensors.items():
-        index, name = key.split(".", 1)
-        full["state"].setdefault(int(index), {})[name] = tensor
-    optimizer.load_state_dict(full)
-
-
 def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

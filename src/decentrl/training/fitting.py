@@ -7,16 +7,14 @@ chosen and confidence is fitted. With ``training.refit`` a second pass uses ever
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import DecentRLError, InputError
@@ -34,7 +32,7 @@ from decentrl.training.unlinked import (
     validation_metrics,
     worth_keeping,
 )
-from decentrl.views.base import Objective, Rows, TrainingData
+from decentrl.views.base import Rows, TrainingData
 from decentrl.views.fused import FusedViews, Structures
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
@@ -42,51 +40,31 @@ NO_LINKS: Ids = np.empty((0, 2), np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What training leaves.
+    """What training leaves."""
 
-    Attributes:
-        vectors: of all entities, [n_entities, d].
-        weights: of the encoder; empty if there is none.
-        history: a row an epoch.
-        rounds: validation metrics of every round that was tried; round 0 is without self-training.
-        chosen: how many rounds of self-training the vectors have had.
-        found: the links that self-training added, int64[n, 2] in merged ids.
-        sureness: how sure every entity is of having a counterpart; None where vectors do not
-            hold it.
-        confidence: None without validation links.
-    """
-
-    vectors: Tensor
-    weights: dict[str, Tensor]
-    history: list[Row]
-    rounds: list[dict[str, float]]
-    chosen: int
-    found: Ids
-    sureness: Tensor | None
-    confidence: Confidence | None
+    vectors: Tensor  # of all entities, [n_entities, d]
+    weights: dict[str, Tensor]  # of the encoder; empty if there is none
+    history: list[Row]  # a row an epoch
+    rounds: list[dict[str, float]]  # validation metrics of each round tried; the first has none
+    chosen: int  # how many rounds of self-training the vectors have had
+    found: Ids  # the links that self-training added, int64[n, 2] in merged ids
+    sureness: Tensor | None  # of having a counterpart, by entity; None if vectors do not hold it
+    confidence: Confidence | None  # None without validation links
 
 
 @dataclass(eq=False)
 class TrainingContext:
-    """The graphs, the settings, and where a run keeps its files; shared by all passes.
+    """The graphs, the settings, and where a run keeps its files; shared by all passes."""
 
-    Args:
-        known: the graph and links known in training.
-        now: the graph that vectors are made of; more may have arrived.
-        warm: weights to start from, instead of random ones.
-        sureness: how sure entities were of a counterpart when these were trained; negative for
-            those that have come since.
-    """
-
-    known: MergedGraph
-    now: MergedGraph
+    known: MergedGraph  # the graph and links known in training
+    now: MergedGraph  # the graph that vectors are made of; more may have arrived
     config: Config
     device: torch.device
     run: Path | None = None
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
-    warm: Mapping[str, Tensor] | None = None
-    sureness: Tensor | None = None
+    warm: Mapping[str, Tensor] | None = None  # weights to start from, instead of random ones
+    sureness: Tensor | None = None  # that came with ``warm``; negative for entities since then
     history: list[Row] = field(default_factory=list)
 
     @cached_property
@@ -95,15 +73,9 @@ class TrainingContext:
         return np.flatnonzero(entities_of(self.known.triples(), self.known.n_entities))
 
     @cached_property
-    def _structures(self) -> dict[str, Structures]:
-        return self.structures_of(self.known.links)
-
-    def structures(self, views: FusedViews, links: Ids) -> dict[str, Structures]:
+    def structures(self) -> dict[str, Structures]:
         """What views read of the ``known`` graph and of the one there is ``now``."""
-        reads_links = views.encoder is not None and views.encoder.reads_links
-        if reads_links and len(links) != len(self.known.links):
-            return self.structures_of(links)
-        return self._structures
+        return self.structures_of(self.known.links)
 
     def structures_of(self, links: Ids) -> dict[str, Structures]:
         """The same, with given links."""
@@ -129,31 +101,35 @@ class Pass:
         self.found = NO_LINKS
         self.sureness: Tensor | None = None
         self.round = 0
-        self.views: FusedViews | None = None
-        self._structures: dict[str, Structures] | None = None
 
-    def start(self) -> None:
-        """Make the views and train them on the known links."""
+    @cached_property
+    def views(self) -> FusedViews:
+        """The views with random weights, made when first asked for."""
+        known = self.context.known
+        views = FusedViews(self.context.config, known.n_entities, known.n_relations)
+        if views.encoder is not None:
+            views.encoder.to(self.context.device)
+        return views
+
+    @cached_property
+    def structures(self) -> dict[str, Structures]:
+        """What the views read; shared with other passes where that does not depend on links."""
+        context, encoder = self.context, self.views.encoder
+        reads_links = encoder is not None and encoder.reads_links
+        if reads_links and len(self.links) != len(context.known.links):
+            return context.structures_of(self.links)
+        return context.structures
+
+    def start(self, rounds: int = 0) -> None:
+        """Make the views and train them on the known links, then so many rounds further."""
         config = self.context.config
         torch.manual_seed(config.seed)
-        views = self._made_views()
+        views = self.views  # made now: random weights are the first that are drawn
         if self.context.warm is not None:
             views.load(self.context.warm)
         self._train(config.training.epochs)
-
-    def _made_views(self) -> FusedViews:
-        if self.views is None:
-            known = self.context.known
-            self.views = FusedViews(self.context.config, known.n_entities, known.n_relations)
-            if self.views.encoder is not None:
-                self.views.encoder.to(self.context.device)
-            self._structures = self.context.structures(self.views, self.links)
-        return self.views
-
-    def _structure(self, when: str) -> Structures:
-        self._made_views()
-        assert self._structures is not None
-        return self._structures[when]
+        for _ in range(rounds):
+            self.self_training_round()
 
     def self_training_round(self) -> None:
         """Train on, with links found among the unlinked entities as if they were known."""
@@ -161,10 +137,9 @@ class Pass:
         pool = self.unlinked(context.seen)
         vectors = self.vectors("known", marked=False)  # a wrongly matched entity is free again
         seed = _mixed(context.config.seed, self.round + 1)
-        matched = found_links(vectors, pool, settings.mass, context.config.matching, seed)
-        self.found = matched.links
+        self.found, mass = found_links(vectors, pool, settings.mass, context.config.matching, seed)
         if self.sureness is None:
-            self.sureness = self._first_sureness(matched.mass)
+            self.sureness = self._first_sureness(mass)
         self.round += 1
         torch.manual_seed(seed)
         self._train(settings.epochs)
@@ -185,7 +160,7 @@ class Pass:
 
     def weights(self) -> dict[str, Tensor]:
         """The encoder's weights; empty without one."""
-        encoder = self._made_views().encoder
+        encoder = self.views.encoder
         return {} if encoder is None else dict(encoder.state_dict())
 
     def state(self) -> tuple[Ids, dict[str, Tensor], Tensor | None]:
@@ -196,15 +171,18 @@ class Pass:
     def restore(self, found: Ids, weights: Mapping[str, Tensor], sureness: Tensor | None) -> None:
         """Go back to a :meth:`state`, also to one that another process has left."""
         self.found, self.sureness = found, sureness
-        self._made_views().load(weights)
+        self.views.load(weights)
 
-    def unlinked(self, among: Ids | None = None) -> Unlinked:
-        """Entities that no known link has taken, and those of the validation links."""
+    def unlinked(self, among: Ids) -> Unlinked:
+        """Those of some entities that no known link has taken, and those of validation links."""
         known = self.context.known
         unlinked = Unlinked.of(known.n_left, known.n_entities, self.links, self.valid)
-        if among is None:
-            return unlinked
         return Unlinked(np.intersect1d(unlinked.left, among), np.intersect1d(unlinked.right, among))
+
+    def marks(self) -> Tensor | None:
+        """The sureness that vectors hold in coordinates of their own; None if they do not."""
+        asked = self.context.config.self_training.counterpart_weight
+        return self.sureness if asked and len(self.found) else None
 
     def vectors(self, when: str, marked: bool = True) -> Tensor:
         """Every entity's vector over the ``known`` graph or the one there is ``now``.
@@ -212,30 +190,44 @@ class Pass:
         Args:
             marked: with the coordinates about counterparts, if the settings ask for them.
         """
-        weight = self.context.config.self_training.counterpart_weight
-        sureness = self.sureness if marked and weight and len(self.found) else None
-        vectors = self._made_views().encode(self._structure(when), self._all_links(), sureness)
+        sureness = self.marks() if marked else None
+        vectors = self.views.encode(self.structures[when], self._all_links(), sureness)
         if not vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
         return vectors
 
     def memory(self, when: str) -> Rows:
         """What newcomers read of all entities."""
-        return self._made_views().memory(self._structure(when), self._all_links())
+        return self.views.memory(self.structures[when], self._all_links())
 
     def _all_links(self) -> Tensor:
         return torch.from_numpy(np.concatenate((self.links, self.found)))
 
     def _train(self, epochs: int) -> None:
-        context, training = self.context, self.context.config.training
-        objective = self._objective()
+        """Train the encoder, if there is one that learns, on the links known and found."""
+        context, views, structures = self.context, self.views, self.structures["known"]
+        if views.encoder is None:
+            return
+        links = np.concatenate((self.links, self.found))
+
+        def relation_features() -> Tensor:
+            return views.seeds.propagate(structures.of(views.seeds), self._all_links()).relations
+
+        data = TrainingData(context.known, links, relation_features)
+        objective = views.encoder.objective(structures.of(views.encoder), data)
         if objective is None:
             return
+        if not np.isin(links, context.seen).all(axis=1).any():
+            raise InputError(
+                "no training link joins two entities that have triples",
+                remedy="check that the links are about these graphs",
+            )
         seed = context.config.seed
         context.history += train(
             objective,
-            replace(training, epochs=epochs),
+            replace(context.config.training, epochs=epochs),
             _mixed(seed, self.round) if self.round else seed,
+            validate=self.validate,
             run=context.run,
             resume=context.resume,
             on_epoch=context.on_epoch,
@@ -244,57 +236,16 @@ class Pass:
             warm=context.warm is not None and not self.round,
         )
 
-    def _objective(self) -> ValidatedObjective | None:
-        views, structures = self._made_views(), self._structure("known")
-        if views.encoder is None:
-            return None
-        links = np.concatenate((self.links, self.found))
-
-        def relation_features() -> Tensor:
-            structure = structures.of(views.seeds)
-            return views.seeds.propagate(structure, self._all_links()).relations
-
-        data = TrainingData(self.context.known, links, relation_features)
-        objective = views.encoder.objective(structures.of(views.encoder), data)
-        if objective is None:
-            return None
-        if not len(objective.links):
-            raise InputError(
-                "no training link joins two entities that have triples",
-                remedy="check that the links are about these graphs",
-            )
-        return ValidatedObjective(objective, self._validate)
-
-    def _validate(self) -> dict[str, float] | None:
+    def validate(self) -> dict[str, float] | None:
         """Hits@1, Hits@10 and MRR of the held-out links, left to right, by the encoder alone."""
-        context = self.context
-        if not len(self.valid) or not context.config.training.validates:
+        context, encoder = self.context, self.views.encoder
+        if encoder is None or not len(self.valid) or not context.config.training.validates:
             return None
-        views, structures = self._made_views(), self._structure("known")
-        assert views.encoder is not None
         pool = self.unlinked(np.union1d(context.seen, self.valid))
-        vectors = views.encoder.encode(structures.of(views.encoder), self._all_links()).vectors
+        vectors = encoder.encode(self.structures["known"].of(encoder), self._all_links()).vectors
         return validation_metrics(
             held_out_ranks(vectors, pool, self.valid, context.config.matching)
         )
-
-
-@dataclass(frozen=True, eq=False)
-class ValidatedObjective:
-    """A view's objective with the validation of the pass it is trained in."""
-
-    objective: Objective
-    validate: Callable[[], dict[str, float] | None]
-
-    @property
-    def model(self) -> nn.Module:
-        return self.objective.model
-
-    def batches(self, rng: np.random.Generator) -> Iterable[Any]:
-        return self.objective.batches(rng)
-
-    def loss(self, batch: Any, rng: np.random.Generator) -> Tensor:
-        return self.objective.loss(batch, rng)
 
 
 def planned_epochs(config: Config, validated: bool) -> int:
@@ -313,33 +264,25 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         valid: held-out links, int64[n, 2] in merged ids; may be empty.
     """
     config = context.config
-    if context.run is not None and not context.resume:
-        shutil.rmtree(context.run / "checkpoint", ignore_errors=True)
-    first = Pass(context, context.known.links, valid)
-    first.start()
+    first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
-    final, chosen, confidence = first, config.self_training.rounds, None
+    chosen, confidence = config.self_training.rounds, None
     if not len(valid):
-        for _ in range(chosen):
-            first.self_training_round()
+        first.start(chosen)
     else:
+        first.start()
         chosen, rounds, confidence = _choose(first)
         if config.training.refit:
             final = Pass(context, np.concatenate((first.links, valid)), valid[:0], "refit")
-            final.start()
-            for _ in range(chosen):
-                final.self_training_round()
-    vectors = final.vectors("now")
-    marked = config.self_training.counterpart_weight and len(final.found)
-    sureness = final.sureness if marked else None
+            final.start(chosen)
     return Fitted(
-        vectors,
+        final.vectors("now"),
         final.weights(),
         context.history,
         rounds,
         chosen,
         final.found,
-        sureness,
+        final.marks(),
         confidence,
     )
 

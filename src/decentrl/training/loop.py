@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,25 +18,11 @@ from torch import Tensor, nn
 from decentrl.config import Steps
 from decentrl.errors import DecentRLError
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
+from decentrl.views.base import Objective
 
 logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 METRICS = "metrics.jsonl"
-
-
-class Objective(Protocol):
-    """A training objective: a model, its batches, its loss and its validation."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    def batches(self, rng: np.random.Generator) -> Iterable[Any]: ...
-
-    def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
-
-    def validate(self) -> dict[str, float] | None:
-        """Metrics on held-out data, the first of which selects weights; None without data."""
-        ...
 
 
 @dataclass(eq=False)
@@ -52,12 +39,16 @@ class _Progress:
     best_value: float = -1.0
     best: dict[str, Tensor] = field(default_factory=dict)
 
-    def compare(self, value: float, model: nn.Module) -> None:
-        """Keep the weights if this validation is better than all before; else count a miss."""
+    def compare(self, measured: dict[str, float] | None, model: nn.Module) -> Row:
+        """Keep the weights if the first metric is better than ever before; else count a miss."""
+        if not measured:
+            return {}
         self.misses += 1
+        value = next(iter(measured.values()))
         if value > self.best_value:
             self.best_value, self.misses = value, 0
             self.best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        return {f"valid_{name}": value for name, value in measured.items()}
 
 
 def train(
@@ -65,6 +56,7 @@ def train(
     config: Steps,
     seed: int,
     *,
+    validate: Callable[[], dict[str, float] | None] = lambda: None,
     run: Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[Row], None] | None = None,
@@ -79,92 +71,70 @@ def train(
     a CPU. The caller seeds torch before it makes the model.
 
     Args:
-        stage: name of this stage of a longer training; it is in the rows and has a checkpoint of
-            its own.
+        validate: metrics on held-out data, the first of which selects weights; None without data.
+        stage: name of a part of a longer training, in the rows and in the checkpoint's path.
         before: rows of earlier stages, which stay in ``metrics.jsonl``.
         warm: whether the model was trained before: begin with small steps.
     """
-    model = objective.model
-    optimizer = _optimizer(model, config)
-    if warm and isinstance(optimizer, torch.optim.RMSprop):
-        optimizer.register_step_pre_hook(_start_from_first_gradient)
-    folder = None if run is None else run / "checkpoint" / stage
-    rng = np.random.default_rng(seed)
-    progress = _Progress()
-    if folder is not None and resume:
-        restored = load_checkpoint(folder, model, optimizer, rng)
-        if restored is not None:
-            progress = _Progress(best=restored[0], **restored[1])
+    model, rng = objective.model, np.random.default_rng(seed)
+    optimizer = _optimizer(model, config, warm)
+    progress, folder = _Progress(), None
     if run is not None:
+        folder = run / "checkpoint" / stage
+        if not resume and not before:
+            shutil.rmtree(run / "checkpoint", ignore_errors=True)
+        elif resume and (restored := load_checkpoint(folder, model, optimizer, rng)):
+            progress = _Progress(**restored)
         run.mkdir(parents=True, exist_ok=True)
-        rows = (*before, *progress.history)
-        (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        _write(run, (*before, *progress.history), "w")
 
     saved = time.monotonic()
     for epoch in range(len(progress.history) + 1, config.epochs + 1):
         if config.patience and progress.misses >= config.patience:
             break
-        started = time.perf_counter()
-        _schedule_rate(optimizer, config, epoch)
+        started, last = time.perf_counter(), epoch == config.epochs
         row: Row = {"stage": stage} if stage else {}
-        row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, rng, epoch)}
-        if epoch % config.validate_every == 0 or epoch == config.epochs:
-            measured = objective.validate()
-            if measured:
-                row |= {f"valid_{name}": value for name, value in measured.items()}
-                progress.compare(next(iter(measured.values())), model)
+        row |= {"epoch": epoch, "loss": _one_epoch(objective, optimizer, config, rng, epoch)}
+        if last or epoch % config.validate_every == 0:
+            row |= progress.compare(validate(), model)
         row["seconds"] = time.perf_counter() - started
         progress.history.append(row)
         logger.info("%s", row)
         if on_epoch is not None:
             on_epoch(row)
         if run is not None and folder is not None:
-            with (run / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            if time.monotonic() - saved >= config.checkpoint_every or epoch == config.epochs:
-                facts = {k: value for k, value in vars(progress).items() if k != "best"}
-                save_checkpoint(folder, model, optimizer, rng, progress.best, facts)
+            _write(run, [row], "a")
+            if last or time.monotonic() - saved >= config.checkpoint_every:
+                save_checkpoint(folder, model, optimizer, rng, **vars(progress))
                 saved = time.monotonic()
     if progress.best:
         model.load_state_dict(progress.best)
     return progress.history
 
 
-def _schedule_rate(optimizer: torch.optim.Optimizer, config: Steps, epoch: int) -> None:
-    """Set the learning rates of an epoch: constant, or falling linearly."""
-    if config.schedule == "linear":
-        for group in optimizer.param_groups:
-            left = 1 - (epoch - 1) / config.epochs
-            group["lr"] = config.learning_rate * group["share"] * left
+def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
+    with (run / METRICS).open(mode, encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def _optimizer(model: nn.Module, config: Steps) -> torch.optim.Optimizer:
-    rate = config.learning_rate
-    groups: list[dict[str, Any]] = []
-    for share, parameters in _by_share(model, config.encoder_rate):
-        groups.append({"params": parameters, "lr": rate * share, "share": share})
-    if config.optimizer == "rmsprop":
-        return torch.optim.RMSprop(groups, lr=rate, alpha=0.9)
+def _optimizer(model: nn.Module, config: Steps, warm: bool) -> torch.optim.Optimizer:
+    """The optimizer; the model's ``encoder_parts`` learn at a share of the rate."""
+    rate, share = config.learning_rate, config.encoder_rate
+    parts: Sequence[nn.Module | None] = getattr(model, "encoder_parts", ()) if share != 1 else ()
+    slow = {parameter for part in parts if part is not None for parameter in part.parameters()}
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [{"params": [p for p in learned if p not in slow], "lr": rate, "share": 1.0}]
+    if slow:
+        some = [parameter for parameter in learned if parameter in slow]
+        groups.append({"params": some, "lr": rate * share, "share": share})
     if config.optimizer == "adagrad":
         return torch.optim.Adagrad(groups, lr=rate)
-    return torch.optim.Adam(groups, lr=rate, fused=True)
-
-
-def _by_share(model: nn.Module, share: float) -> Iterable[tuple[float, list[nn.Parameter]]]:
-    """Parameters by share of the learning rate: ``share`` for the model's ``encoder_parts``."""
-    parts: Sequence[nn.Module | nn.Parameter | None] = getattr(model, "encoder_parts", ())
-    slow = {
-        id(parameter)
-        for part in parts
-        if part is not None
-        for parameter in ([part] if isinstance(part, nn.Parameter) else part.parameters())
-    }
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if share == 1 or not slow:
-        yield 1.0, learned
-    else:
-        yield 1.0, [parameter for parameter in learned if id(parameter) not in slow]
-        yield share, [parameter for parameter in learned if id(parameter) in slow]
+    if config.optimizer == "adam":
+        return torch.optim.Adam(groups, lr=rate, fused=True)
+    optimizer = torch.optim.RMSprop(groups, lr=rate, alpha=0.9)
+    if warm:
+        optimizer.register_step_pre_hook(_start_from_first_gradient)
+    return optimizer
 
 
 def _start_from_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -182,9 +152,16 @@ def _start_from_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> Non
 
 
 def _one_epoch(
-    objective: Objective, optimizer: torch.optim.Optimizer, rng: np.random.Generator, epoch: int
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    config: Steps,
+    rng: np.random.Generator,
+    epoch: int,
 ) -> float:
     """Train on all batches once; returns the sum of their losses."""
+    if config.schedule == "linear":
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * group["share"] * (1 - (epoch - 1) / config.epochs)
     objective.model.train()
     losses: Tensor | float = 0.0  # read once an epoch, so that a GPU need not wait
     for batch in objective.batches(rng):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +71,7 @@ class PredictionObjective:
         seed: int = 0,
     ) -> None:
         self.model, self.view, self.config = model, view, config
-        self.queries = Queries.of(triples, n_relations)
-        self.known = known
+        self.queries, self.known = Queries.of(triples, n_relations), known
         seen = view.seen.cpu().numpy()
         self.n_entities = len(seen)
         self.seen = np.flatnonzero(seen)
@@ -80,10 +79,10 @@ class PredictionObjective:
         chosen = np.random.default_rng(seed).permutation(len(valid))[:VALIDATED]
         self.valid = Queries.of(valid[np.sort(chosen)], n_relations)
         self._ahead: list[Ids] = []
-        self._shared: _Shared | None = None
-        self._pairs = None
+        self._encodings: list[Tensor] = []  # of the steps to come
+        self._hide = None
         if config.model.hidden and (graphs := model.encoder.edges(view)):
-            self._pairs = _Pairs(self.queries, graphs, self.n_entities)
+            self._hide = _hiding(self.queries, graphs, self.n_entities)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Ids]:
         size = self.config.training.batch or len(self.queries)
@@ -149,22 +148,18 @@ class PredictionObjective:
         """What the encoder makes of the neighbours, for this step or for some steps ahead."""
         if self.config.model.reuse == 1:
             return self.model.encode(self.view, self._kept(batch, rng))
-        if self._shared is None:
+        if not self._encodings:
             steps = self._ahead or [batch]
             made = self.model.encode(self.view, self._kept(np.concatenate(steps), rng))
-            self._shared, self._ahead = _Shared(made, len(steps)), []
-        shared = self._shared
-        shared.left -= 1
-        if not shared.left:
-            self._shared = None
-        return shared.vectors
+            self._encodings, self._ahead = [_shared(made, len(steps))] * len(steps), []
+        return self._encodings.pop()
 
     def _kept(self, batch: Ids, rng: np.random.Generator) -> tuple[Tensor, ...] | None:
         """The edges that are not hidden while ``batch`` is learned; None if all are there."""
-        if self._pairs is None:
+        if self._hide is None:
             return None
         share, (_, index) = self.config.model.hidden, self.queries.places(batch)
-        return self._pairs.kept(index if share == 1 else index[rng.random(len(index)) < share])
+        return self._hide(index if share == 1 else index[rng.random(len(index)) < share])
 
     def _candidates(self, answers: Ids, rng: np.random.Generator) -> Ids:
         """The entities that right answers compete with: those with a training triple."""
@@ -195,8 +190,7 @@ class PredictionObjective:
             of_entities = decoder.moduli(torch.cat((asked, tails))).pow(3).sum()
         cubes = decoder.relation_moduli().pow(3).sum(1)
         of_relations = take(cubes, step.relations[step.rows]).sum()
-        total: Tensor = (of_entities + of_relations) / len(step.answers)
-        return total
+        return (of_entities + of_relations) / len(step.answers)
 
     def _distilled(self, g: Tensor, step: _Step) -> Tensor:
         model = self.model
@@ -220,63 +214,52 @@ class PredictionObjective:
             scores[:, unseen] = scores.amin(1, keepdim=True)
             return scores
 
-        found = summary(
-            rank_answers(
-                score,
-                self.valid,
-                self.known,
-                self.n_entities,
-                device=x.device,
-            )
-        )
+        ranks = rank_answers(score, self.valid, self.known, self.n_entities, device=x.device)
+        found = summary(ranks)
         return {name: found[name] for name in ("mrr", "hits@1", "hits@10")}
 
 
-class _Shared:
-    """One encoding for some steps. Gradients gather at its vectors; with the last step's they go
-    on into the encoder, as the mean over the steps."""
+def _shared(made: Tensor, steps: int) -> Tensor:
+    """One encoding for some steps, [n, d].
 
-    def __init__(self, made: Tensor, steps: int) -> None:
-        self.left = steps
-        self.vectors = made.detach().requires_grad_()
-        learned = 0
+    Gradients gather at it; with the last step's they go on into the encoder, as the mean over the
+    steps.
+    """
+    vectors, learned = made.detach().requires_grad_(), 0
 
-        def pass_on(vectors: Tensor) -> None:
-            nonlocal learned
-            learned += 1
-            if learned == steps:
-                assert vectors.grad is not None
-                made.backward(vectors.grad / steps)  # type: ignore[no-untyped-call]
+    def pass_on(vectors: Tensor) -> None:
+        nonlocal learned
+        learned += 1
+        if learned == steps:
+            assert vectors.grad is not None
+            made.backward(vectors.grad / steps)  # type: ignore[no-untyped-call]
 
-        # It must not know ``self``: a circle of tensors would stay in memory for long.
-        self.vectors.register_post_accumulate_grad_hook(pass_on)  # type: ignore[no-untyped-call]
-
-
-class _Pairs:
-    """Which edges lie between the question and the answer of a batch."""
-
-    def __init__(self, queries: Queries, graphs: list[Adjacency], n_entities: int) -> None:
-        device = graphs[0].rows.device
-        asked = np.repeat(queries.entities, queries.sizes)
-        codes = [_codes(asked, queries.answers, n_entities)]
-        codes += [_edge_codes(graph, n_entities) for graph in graphs]
-        _, where = np.unique(np.concatenate(codes), return_inverse=True)
-        self.n_pairs = int(where.max(initial=-1)) + 1
-        of_answers, *of_edges = np.split(where, np.cumsum([len(part) for part in codes])[:-1])
-        self.of_answers = torch.from_numpy(of_answers).to(device)
-        self.of_edges = [torch.from_numpy(part).to(device) for part in of_edges]
-
-    def kept(self, index: Ids) -> tuple[Tensor, ...]:
-        """bool of every edge of each graph, for the answers ``index`` of a batch."""
-        hidden = torch.zeros(self.n_pairs, dtype=torch.bool, device=self.of_answers.device)
-        hidden[self.of_answers[torch.from_numpy(index).to(hidden.device)]] = True
-        return tuple(~hidden[edges] for edges in self.of_edges)
+    vectors.register_post_accumulate_grad_hook(pass_on)  # type: ignore[no-untyped-call]
+    return vectors
 
 
-def _edge_codes(graph: Adjacency, n: int) -> Ids:
-    return _codes(graph.rows.cpu().numpy(), graph.columns.cpu().numpy(), n)
+def _hiding(
+    queries: Queries, graphs: list[Adjacency], n_entities: int
+) -> Callable[[Ids], tuple[Tensor, ...]]:
+    """A function: some answers of a batch → the edges that do not join them with their questions.
 
+    It takes int64[k], indices into ``queries.answers``, and returns bool[edges] for each graph.
+    """
 
-def _codes(a: Ids, b: Ids, n: int) -> Ids:
-    codes: Ids = np.minimum(a, b) * n + np.maximum(a, b)
-    return codes
+    def codes(a: Ids, b: Ids) -> Ids:
+        return np.asarray(np.minimum(a, b) * n_entities + np.maximum(a, b))
+
+    device = graphs[0].rows.device
+    pairs = [codes(np.repeat(queries.entities, queries.sizes), queries.answers)]
+    pairs += [codes(graph.rows.cpu().numpy(), graph.columns.cpu().numpy()) for graph in graphs]
+    _, where = np.unique(np.concatenate(pairs), return_inverse=True)
+    n_pairs = int(where.max(initial=-1)) + 1
+    parts = np.split(where, np.cumsum([len(part) for part in pairs])[:-1])
+    of_answers, *of_edges = (torch.from_numpy(part).to(device) for part in parts)
+
+    def kept(index: Ids) -> tuple[Tensor, ...]:
+        hidden = torch.zeros(n_pairs, dtype=torch.bool, device=device)
+        hidden[of_answers[torch.from_numpy(index).to(device)]] = True
+        return tuple(~hidden[edges] for edges in of_edges)
+
+    return kept

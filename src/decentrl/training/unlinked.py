@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +13,7 @@ from decentrl.evaluation.metrics import reciprocal_rank, summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
-from decentrl.matching.confidence import (
-    Confidence,
-    choose_threshold,
-    evidence,
-    fit_confidence,
-)
+from decentrl.matching.confidence import Confidence, choose_threshold, evidence, fit_confidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
@@ -54,19 +48,6 @@ class Unlinked:
         return rows, torch.from_numpy(np.searchsorted(self.right, links[:, 1])).to(device)
 
 
-class Matched(NamedTuple):
-    """Links predicted among unlinked entities.
-
-    Attributes:
-        links: pairs that are each other's best, int64[n, 2].
-        mass: Sinkhorn mass of every entity's best pair, mutual or not, float[n_entities]; 0 for
-            entities that are not unlinked.
-    """
-
-    links: Ids
-    mass: Tensor
-
-
 def held_out_ranks(
     vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
 ) -> Ranks:
@@ -95,27 +76,30 @@ def worth_keeping(now: Ranks, best: Ranks) -> bool:
 
 def found_links(
     vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig, seed: int = 0
-) -> Matched:
+) -> tuple[Ids, Tensor]:
     """Predict links: pairs that are each other's best under Sinkhorn with at least ``mass``.
 
-    Links are sorted. Ties go to the first in an order shuffled by ``seed``: ids may be in the same
-    order on both sides, and the lowest would then be right for a reason outside the model.
+    Ties go to the first in an order shuffled by ``seed``: ids may be in the same order on both
+    sides, and the lowest would then be right for a reason outside the model.
+
+    Returns:
+        links int64[n, 2], sorted, and the mass of every entity's best pair, mutual or not,
+        float[n_entities]; 0 for entities that are not unlinked.
     """
     rng = np.random.default_rng(seed)
     unlinked = Unlinked(rng.permutation(unlinked.left), rng.permutation(unlinked.right))
     masses = vectors.new_zeros(len(vectors))
     if not len(unlinked.left) or not len(unlinked.right):
-        return Matched(np.empty((0, 2), np.int64), masses)
+        return np.empty((0, 2), np.int64), masses
     scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
     pairs = top_pairs(scores, 1)
     columns = mutual_nearest(pairs)
     for side, seen in ((unlinked.left, pairs), (unlinked.right, pairs.T)):
-        best = (seen.best(1)[0][:, 0] / config.temperature).exp()
-        masses[_on(side, vectors)] = best
+        masses[_on(side, vectors)] = (seen.best(1)[0][:, 0] / config.temperature).exp()
     sure = (columns >= 0) & (masses[_on(unlinked.left, vectors)] >= mass)
     left = unlinked.left[sure.nonzero()[:, 0].cpu().numpy()]
     links = np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
-    return Matched(links[links[:, 0].argsort()], masses.clamp(max=1))
+    return links[links[:, 0].argsort()], masses.clamp(max=1)
 
 
 def learn_confidence(
@@ -127,24 +111,24 @@ def learn_confidence(
     the held-out links, then of the other half.
     """
     cosine = unlinked.cosine(vectors)
-    rows, targets = unlinked.places(valid, vectors.device)
-    found, features = _evidence(cosine, config)
-    rows = rows.cpu()
-    facts, correct = features[rows], found[rows] == targets.cpu()
+    rows, targets = unlinked.places(valid, torch.device("cpu"))
 
+    def examples(cosine: Scores, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Features of the held-out entities' matches among some columns, and which are right."""
+        found, features = evidence(*best_pairs(cosine, config.matcher, config))
+        return features[rows], columns[found[rows]] == targets
+
+    everything = torch.arange(cosine.shape[1])
+    facts, correct = examples(cosine, everything)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
     parts = []
     for gone in order.chunk(2):
-        kept = torch.ones(cosine.shape[1], dtype=torch.bool, device=vectors.device)
-        kept[targets[gone.to(kept.device)]] = False
-        columns = kept.nonzero()[:, 0]
-        if not len(columns):
-            continue
-        found, features = _evidence(cosine.columns(columns), config)
         there = torch.ones(len(valid), dtype=torch.bool)
         there[gone] = False
-        right = there & (columns.cpu()[found[rows]] == targets.cpu())
-        parts.append((features[rows], right, there))
+        columns = everything[~torch.isin(everything, targets[gone])]
+        if len(columns):
+            features, right = examples(cosine.columns(columns.to(vectors.device)), columns)
+            parts.append((features, right & there, there))
     if not parts:
         return fit_confidence(facts, correct)
     without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -156,12 +140,5 @@ def learn_confidence(
     return replace(confidence, threshold=choose_threshold(confidence(without), right, there))
 
 
-def _evidence(cosine: Scores, config: MatchingConfig) -> tuple[Tensor, Tensor]:
-    """Each row's best column by the configured matcher, and the features of that pair."""
-    best = evidence(*best_pairs(cosine, config.matcher, config))
-    return best.found, best.features
-
-
 def _on(ids: Ids, like: Tensor) -> Tensor:
-    """The ids as a tensor on the device of ``like``."""
     return torch.from_numpy(ids).to(like.device)

@@ -65,8 +65,6 @@ class TrainingData:
 class Objective(Protocol):
     """What the training loop minimises."""
 
-    links: Ids  # those that take part, int64[n, 2]
-
     @property
     def model(self) -> nn.Module: ...
 
