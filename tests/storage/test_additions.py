@@ -56,31 +56,17 @@ def plain(found: Growth) -> dict[str, Any]:
     }
 
 
-def together(growths: list[Growth]) -> dict[str, Any]:
-    """What :meth:`Store.current` is to say of the growths of a side, told in the simplest way."""
-    parts = [plain(x) for x in growths]
-    return {
-        "side": parts[0]["side"],
-        "triples": [t for part in parts for t in part["triples"]],
-        "labels": [label for part in parts for label in part["labels"]],
-        "first": parts[0]["first"],
-        "rows": {i: row for part in parts for i, row in part["rows"].items()},
-    }
-
-
 def contents(store: Store) -> dict[str, Any]:
     """All that can be read of a store."""
-    number, sides = store.current()
     return {
-        "last": (store.last, number),
+        "last": store.last,
         "log": store.log(),
         "since": [(addition, plain(x)) for addition, x in store.since(0)],
-        "current": {side: plain(x) for side, x in sides.items()},
     }
 
 
 NONE, ROWS = np.zeros((0, 3), np.int64), np.zeros((2, WIDTH["left"]), np.float32)
-EMPTY = {"last": (0, 0), "log": [], "since": [], "current": {}}
+EMPTY: dict[str, Any] = {"last": 0, "log": [], "since": []}
 
 
 # What one store does
@@ -101,16 +87,14 @@ def test_an_addition_comes_back(tmp_path: Path) -> None:
         found.rows[:] = 0  # what was read is the reader's own
 
 
-def test_the_last_row_of_an_entity_counts_and_undo_brings_back_the_one_before(
-    tmp_path: Path,
-) -> None:
+def test_undo_takes_back_the_last_addition_and_leaves_the_one_before(tmp_path: Path) -> None:
     with Store.open(tmp_path, "bundle", write=True) as store:
         store.add(growth(), "a", {})
-        before = store.current()[1]["left"].rows.tobytes()
+        before = contents(store)
         store.add(growth(first=102, new=0, again=(100, 101), seed=1), "b", {})
-        assert store.current()[1]["left"].rows.tobytes() != before
+        assert contents(store) != before
         assert store.undo().source == "b"
-        assert store.current()[1]["left"].rows.tobytes() == before
+        assert contents(store) == before
 
 
 def test_numbers_are_not_given_twice_so_that_a_reader_notices_what_was_taken_back(
@@ -129,9 +113,9 @@ def test_rows_in_several_pieces(tmp_path: Path) -> None:
     many = growth("right", new=1000)
     with Store.open(tmp_path, "b", write=True) as store:
         store.add(many, "a", {})
-        store.add(growth("right", 1100, 1, again=tuple(range(100, 700))), "b", {})
-        expected = together([many, growth("right", 1100, 1, again=tuple(range(100, 700)))])
-        assert plain(store.current()[1]["right"]) == expected
+        more = growth("right", 1100, 1, again=tuple(range(100, 700)))
+        store.add(more, "b", {})
+        assert [plain(found) for _, found in store.since(0)] == [plain(many), plain(more)]
 
 
 OPERATION = st.one_of(
@@ -174,15 +158,11 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
                     store.fold(str(bundle))
                 log, kept = [replace(line, folded=True) for line in log], []
             expected = {
-                "last": (log[-1].number, log[-1].number) if log else (0, 0),
+                "last": log[-1].number if log else 0,
                 "log": log,
                 "since": [
                     (line, plain(x)) for line, x in zip(log[-len(kept) :], kept, strict=False)
                 ],
-                "current": {
-                    side: together([x for x in kept if x.side == side])
-                    for side in sorted({x.side for x in kept})
-                },
             }
             if what in ("reopen", "fold, but for the store"):
                 store.close()
@@ -345,7 +325,7 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
         def add() -> None:
             for _ in range(10):
                 store.add(growth(new=0, again=(5, 6)), "a", {})
-                store.current()
+                store.since(0)
 
         threads = [threading.Thread(target=add) for _ in range(4)]
         for thread in threads:

@@ -15,15 +15,16 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Self
 
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line
-from decentrl.storage.files import sync_folder
+from decentrl.storage.files import sync_folder, whole_files
 from decentrl.storage.lock import locked_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
@@ -58,8 +59,8 @@ class Store:
 
     def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
         self.file = folder / FILE
-        self._base, self._grown_from = base, dict(grown_from or {})
-        self._lock: ExitStack | None = None  # held by the writer
+        self.base, self._grown_from = base, dict(grown_from or {})
+        self._writes, self._lock = False, ExitStack()  # what the writer holds
         self._thread = threading.RLock()
         self._connection = _empty(":memory:", base)
         self._on_disk = False
@@ -85,7 +86,7 @@ class Store:
         store = cls(folder, base, grown_from)
         try:
             if write:
-                store._lock = _locked(folder)
+                store._lock, store._writes = _locked(folder), True
             with store._transaction() as (connection, state):
                 stale = store._read_state(connection) != state
             if write and stale:
@@ -99,9 +100,7 @@ class Store:
         with self._thread:
             self._connection.close()
             self._on_disk = True  # nothing is to connect again
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -110,11 +109,6 @@ class Store:
         self.close()
 
     # Reading
-
-    @property
-    def base(self) -> str:
-        """The id of the bundle that was added to."""
-        return self._base
 
     @property
     def last(self) -> int:
@@ -136,29 +130,15 @@ class Store:
         """
         with self._transaction() as (connection, state):
             return [
-                (Addition.from_line(line, state.folded), self._growth(connection, [line]))
+                (Addition.from_line(line, state.folded), self._growth(connection, line))
                 for line in self._lines(connection, state, max(number, state.folded))
             ]
-
-    def current(self) -> tuple[int, dict[str, Growth]]:
-        """The number of the last addition, and all that is not part of the bundle, by side."""
-        with self._transaction() as (connection, state):
-            lines = self._lines(connection, state, state.folded)
-            sides = sorted({line["side"] for line in lines})
-            return state.last, {
-                side: self._growth(connection, [line for line in lines if line["side"] == side])
-                for side in sides
-            }
 
     # Writing
 
     def add(self, growth: Growth, source: str, facts: Mapping[str, Any]) -> Addition:
         """Write one addition; it survives whatever happens once this has returned."""
-        self._need_writer()
-        with self._thread, self._errors():
-            if not self._on_disk:
-                self._create()
-        with self._transaction("IMMEDIATE") as (connection, state):
+        with self._transaction(write=True, create=True) as (connection, state):
             growth.check(state.sides.get(growth.side))
             crcs = []
             for place, piece in enumerate(growth.pieces()):
@@ -181,8 +161,7 @@ class Store:
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it is part of the bundle."""
-        self._need_writer()
-        with self._transaction("IMMEDIATE") as (connection, state):
+        with self._transaction(write=True) as (connection, state):
             if state.last == state.folded:
                 remedy = "what was compacted is part of the bundle" if state.last else None
                 raise InputError("there is no addition to take back", file=self.file, remedy=remedy)
@@ -198,24 +177,29 @@ class Store:
 
     def fold(self, base: str) -> None:
         """The bundle ``base`` now holds all that was added: keep only the log of it."""
-        self._need_writer()
-        with self._transaction("IMMEDIATE") as (connection, state):
+        with self._transaction(write=True) as (connection, state):
             connection.execute("DELETE FROM pieces")
             _write_state(connection, replace(state, base=base, folded=state.last, sides={}))
-        self._base, self._grown_from = base, {}
+        self.base, self._grown_from = base, {}
         with suppress(sqlite3.OperationalError), self._thread:  # only gives back the space
             self._connection.execute("VACUUM")
 
     # One transaction
 
     @contextmanager
-    def _transaction(self, kind: str = "DEFERRED") -> Iterator[tuple[sqlite3.Connection, _State]]:
+    def _transaction(
+        self, write: bool = False, create: bool = False
+    ) -> Iterator[tuple[sqlite3.Connection, _State]]:
         """A connection at one moment of the store, and the state then."""
+        if write and not self._writes:
+            raise ValueError("this store was opened for reading; open it with write=True")
         with self._thread, self._errors():
+            if create and not self._on_disk:
+                self._create()
             if not self._on_disk and self.file.exists():
                 self._connect()
             connection = self._connection
-            connection.execute(f"BEGIN {kind}")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield connection, self._standing(self._read_state(connection))
                 connection.execute("COMMIT")
@@ -245,7 +229,7 @@ class Store:
     def _connect(self) -> None:
         address = self.file.resolve().as_uri()
         self._connection.close()
-        self._connection = _connection(f"{address}?mode={'ro' if self._lock is None else 'rw'}")
+        self._connection = _connection(f"{address}?mode={'rw' if self._writes else 'ro'}")
         try:
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         except sqlite3.OperationalError as error:
@@ -253,7 +237,7 @@ class Store:
             # without where nothing waits in the log to be moved into the store.
             log = self.file.with_name(f"{FILE}-wal")
             waiting = log.exists() and log.stat().st_size
-            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._lock is not None or waiting:
+            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._writes or waiting:
                 raise
             self._connection.close()
             self._connection = _connection(f"{address}?immutable=1")
@@ -265,7 +249,7 @@ class Store:
             )
         if version != VERSION:
             raise self._damaged(f"format version {version}")
-        if self._lock is not None:
+        if self._writes:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             # What one large addition took is not kept as a log for the small ones.
@@ -274,16 +258,11 @@ class Store:
 
     def _create(self) -> None:
         """An empty store; it appears whole, so that no reader finds half of one."""
-        part = self.file.with_name(f"{FILE}.part")
-        for rest in (part, part.with_name(f"{part.name}-journal")):
-            rest.unlink(missing_ok=True)
-        _empty(str(part), self._base).close()
-        part.replace(self.file)
+        with whole_files(self.file) as (part,):
+            for rest in (part, part.with_name(f"{part.name}-journal")):
+                rest.unlink(missing_ok=True)
+            _empty(str(part), self.base).close()
         sync_folder(self.file.parent)
-
-    def _need_writer(self) -> None:
-        if self._lock is None:
-            raise ValueError("this store was opened for reading; open it with write=True")
 
     def _damaged(self, why: str) -> BundleError:
         return BundleError(f"{self.file}: damaged ({why}); copy the run again")
@@ -307,13 +286,13 @@ class Store:
 
     def _standing(self, state: _State) -> _State:
         """The state as seen from the bundle."""
-        if state.base == self._base:
+        if state.base == self.base:
             return state
         if state.last == 0:  # nothing that would depend on a bundle
-            return replace(state, base=self._base, sides={})
+            return replace(state, base=self.base, sides={})
         grown_from = self._grown_from.get("base"), self._grown_from.get("additions")
         if grown_from == (state.base, state.last):
-            return replace(state, base=self._base, folded=state.last, sides={})
+            return replace(state, base=self.base, folded=state.last, sides={})
         raise BundleError(
             f"{self.file}: these additions were made to another bundle than the one beside them; "
             "load the run again if it was compacted just now, else restore its bundle"
@@ -342,15 +321,15 @@ class Store:
             raise self._damaged("the end of the log is missing")
         return lines
 
-    def _growth(self, connection: sqlite3.Connection, lines: Sequence[Line]) -> Growth:
-        """What additions to one side brought together."""
+    def _growth(self, connection: sqlite3.Connection, line: Line) -> Growth:
+        """What an addition brought."""
 
-        def piece(line: Line, place: int) -> bytes:
+        def piece(place: int, crc: int) -> bytes:
             key = line["number"] << _PIECES | place
             found = connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
-            return self._checked((found.fetchone() or [None])[0], line["pieces"][place])
+            return self._checked((found.fetchone() or [None])[0], crc)
 
-        return Growth.joined(lines, piece)
+        return Growth.from_pieces(line, starmap(piece, enumerate(line["pieces"])))
 
 
 def _connection(address: str) -> sqlite3.Connection:
