@@ -35,10 +35,10 @@ class Addition:
     folded: bool  # part of the bundle by now
 
     @classmethod
-    def from_line(cls, line: Line, folded: int) -> Addition:
-        """From what a store keeps; additions up to the number ``folded`` are in the bundle."""
+    def from_line(cls, line: Line, folded: bool = False) -> Addition:
+        """From what a store keeps."""
         names = ("number", "time", "side", "source", "triples", "entities", "facts")
-        return cls(**{name: line[name] for name in names}, folded=line["number"] <= folded)
+        return cls(**{name: line[name] for name in names}, folded=folded)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import starmap
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,6 +51,10 @@ class _State:
     folded: int = 0  # additions up to this number are part of the bundle
     crc: int = 0  # of the last line
     sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
+
+    def row(self) -> tuple[bytes, int]:
+        content = json.dumps(asdict(self)).encode()
+        return content, zlib.crc32(content)
 
 
 class Store:
@@ -87,8 +90,8 @@ class Store:
         try:
             if write:
                 store._lock, store._writes = _locked(folder), True
-            with store._transaction() as (connection, state):
-                stale = store._read_state(connection) != state
+            with store._transaction() as state:
+                stale = store._read_state() != state
             if write and stale:
                 store.fold(base)
         except BaseException:
@@ -113,84 +116,80 @@ class Store:
     @property
     def last(self) -> int:
         """The number of the last addition; 0 if there is none."""
-        with self._transaction() as (_, state):
+        with self._transaction() as state:
             return state.last
 
     def log(self) -> list[Addition]:
         """Every addition, in order."""
-        with self._transaction() as (connection, state):
-            return [
-                Addition.from_line(line, state.folded) for line in self._lines(connection, state, 0)
-            ]
+        with self._transaction() as state:
+            lines = self._lines(state, 0)
+        return [Addition.from_line(line, line["number"] <= state.folded) for line in lines]
 
     def since(self, number: int) -> list[tuple[Addition, Growth]]:
         """What was added after an addition and is not part of the bundle, in order.
 
         A :class:`BundleError` if that addition was taken back meanwhile.
         """
-        with self._transaction() as (connection, state):
+        with self._transaction() as state:
             return [
-                (Addition.from_line(line, state.folded), self._growth(connection, line))
-                for line in self._lines(connection, state, max(number, state.folded))
+                (Addition.from_line(line), Growth.from_pieces(line, self._pieces(line)))
+                for line in self._lines(state, max(number, state.folded))
             ]
 
     # Writing
 
     def add(self, growth: Growth, source: str, facts: Mapping[str, Any]) -> Addition:
         """Write one addition; it survives whatever happens once this has returned."""
-        with self._transaction(write=True, create=True) as (connection, state):
+        with self._transaction(write=True, create=True) as state:
             growth.check(state.sides.get(growth.side))
             crcs = []
             for place, piece in enumerate(growth.pieces()):
                 crcs.append(zlib.crc32(piece))
                 key = state.next << _PIECES | place
-                connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
+                self._connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
             content = json.dumps(growth.line(state.next, source, facts, crcs)).encode()
             crc = zlib.crc32(content, state.crc)
-            connection.execute("INSERT INTO additions VALUES (?, ?, ?)", (state.next, content, crc))
+            row = state.next, content, crc
+            self._connection.execute("INSERT INTO additions VALUES (?, ?, ?)", row)
             side = [growth.first + len(growth.labels), growth.rows.shape[1]]
-            state = replace(
-                state,
-                last=state.next,
-                next=state.next + 1,
-                crc=crc,
-                sides={**state.sides, growth.side: side},
-            )
-            _write_state(connection, state)
-        return Addition.from_line(json.loads(content), state.folded)
+            sides = {**state.sides, growth.side: side}
+            self._change(state, last=state.next, next=state.next + 1, crc=crc, sides=sides)
+        return Addition.from_line(json.loads(content))
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it is part of the bundle."""
-        with self._transaction(write=True) as (connection, state):
+        with self._transaction(write=True) as state:
             if state.last == state.folded:
                 remedy = "what was compacted is part of the bundle" if state.last else None
                 raise InputError("there is no addition to take back", file=self.file, remedy=remedy)
             query = "SELECT number, crc FROM additions WHERE number < ? ORDER BY number DESC"
-            before, crc = connection.execute(query, (state.last,)).fetchone() or (0, 0)
-            (line,) = self._lines(connection, state, before)
+            before, crc = self._connection.execute(query, (state.last,)).fetchone() or (0, 0)
+            (line,) = self._lines(state, before)
             keys = state.last << _PIECES, (state.last + 1) << _PIECES
-            connection.execute("DELETE FROM pieces WHERE key >= ? AND key < ?", keys)
-            connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
+            self._connection.execute("DELETE FROM pieces WHERE key >= ? AND key < ?", keys)
+            self._connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
             sides = {**state.sides, line["side"]: [line["first"], line["rows"][1]]}
-            _write_state(connection, replace(state, last=before, crc=crc, sides=sides))
-        return Addition.from_line(line, state.folded)
+            self._change(state, last=before, crc=crc, sides=sides)
+        return Addition.from_line(line)
 
     def fold(self, base: str) -> None:
         """The bundle ``base`` now holds all that was added: keep only the log of it."""
-        with self._transaction(write=True) as (connection, state):
-            connection.execute("DELETE FROM pieces")
-            _write_state(connection, replace(state, base=base, folded=state.last, sides={}))
+        with self._transaction(write=True) as state:
+            self._connection.execute("DELETE FROM pieces")
+            self._change(state, base=base, folded=state.last, sides={})
         self.base, self._grown_from = base, {}
         with suppress(sqlite3.OperationalError), self._thread:  # only gives back the space
             self._connection.execute("VACUUM")
 
+    def _change(self, state: _State, **changes: Any) -> None:
+        row = replace(state, **changes).row()
+        self._connection.execute("UPDATE state SET content = ?, crc = ?", row)
+
     # One transaction
 
     @contextmanager
-    def _transaction(
-        self, write: bool = False, create: bool = False
-    ) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """A connection at one moment of the store, and the state then."""
+    def _transaction(self, write: bool = False, create: bool = False) -> Iterator[_State]:
+        """The connection stays at one moment of the store; gives the state then."""
         if write and not self._writes:
             raise ValueError("this store was opened for reading; open it with write=True")
         with self._thread, self._errors():
@@ -198,14 +197,13 @@ class Store:
                 self._create()
             if not self._on_disk and self.file.exists():
                 self._connect()
-            connection = self._connection
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                yield connection, self._standing(self._read_state(connection))
-                connection.execute("COMMIT")
+                yield self._standing(self._read_state())
+                self._connection.execute("COMMIT")
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -243,10 +241,8 @@ class Store:
             self._connection = _connection(f"{address}?immutable=1")
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
-            raise BundleError(
-                f"{self.file}: format version {version}, but this decentrl reads {VERSION}; "
-                "upgrade decentrl"
-            )
+            known = f"this decentrl reads {VERSION}; upgrade decentrl"
+            raise BundleError(f"{self.file}: format version {version}, but {known}")
         if version != VERSION:
             raise self._damaged(f"format version {version}")
         if self._writes:
@@ -276,10 +272,10 @@ class Store:
             raise self._damaged("a checksum differs")
         return content
 
-    def _read_state(self, connection: sqlite3.Connection) -> _State:
-        rows = connection.execute("SELECT content, crc FROM state").fetchall()
-        (last,) = connection.execute("SELECT max(number) FROM additions").fetchone()
-        state = _State(**json.loads(self._checked(*(rows[0] if rows else (None, None)))))
+    def _read_state(self) -> _State:
+        found = self._connection.execute("SELECT content, crc FROM state").fetchone()
+        (last,) = self._connection.execute("SELECT max(number) FROM additions").fetchone()
+        state = _State(**json.loads(self._checked(*(found or (None, None)))))
         if (last or 0) != state.last:
             raise self._damaged("an addition is missing")
         return state
@@ -298,10 +294,10 @@ class Store:
             "load the run again if it was compacted just now, else restore its bundle"
         )
 
-    def _lines(self, connection: sqlite3.Connection, state: _State, after: int) -> list[Line]:
+    def _lines(self, state: _State, after: int) -> list[Line]:
         """The lines of the log after a number."""
         query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
-        rows = connection.execute(query, (after,)).fetchall()
+        rows = self._connection.execute(query, (after,)).fetchall()
         before = 0
         if after:
             if not rows or rows[0][0] != after:
@@ -321,15 +317,12 @@ class Store:
             raise self._damaged("the end of the log is missing")
         return lines
 
-    def _growth(self, connection: sqlite3.Connection, line: Line) -> Growth:
-        """What an addition brought."""
-
-        def piece(place: int, crc: int) -> bytes:
+    def _pieces(self, line: Line) -> Iterator[bytes]:
+        """What is kept beside a line."""
+        for place, crc in enumerate(line["pieces"]):
             key = line["number"] << _PIECES | place
-            found = connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
-            return self._checked((found.fetchone() or [None])[0], crc)
-
-        return Growth.from_pieces(line, starmap(piece, enumerate(line["pieces"])))
+            found = self._connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
+            yield self._checked((found.fetchone() or [None])[0], crc)
 
 
 def _connection(address: str) -> sqlite3.Connection:
@@ -344,8 +337,8 @@ def _connection(address: str) -> sqlite3.Connection:
 
 def _empty(place: str, base: str) -> sqlite3.Connection:
     connection = _connection(place)
-    connection.executescript(f"BEGIN; {_SCHEMA} INSERT INTO state VALUES (NULL, NULL); COMMIT")
-    _write_state(connection, _State(base))
+    connection.executescript(_SCHEMA)
+    connection.execute("INSERT INTO state VALUES (?, ?)", _State(base).row())
     return connection
 
 
@@ -367,8 +360,3 @@ def _locked(folder: Path) -> ExitStack:
                 f"{folder}: another process is adding to this run; wait until it has finished"
             )
         return stack.pop_all()
-
-
-def _write_state(connection: sqlite3.Connection, state: _State) -> None:
-    content = json.dumps(asdict(state)).encode()
-    connection.execute("UPDATE state SET content = ?, crc = ?", (content, zlib.crc32(content)))
