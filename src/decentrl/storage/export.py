@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from decentrl.errors import ConfigError, InputError
 from decentrl.storage.files import whole_files
-from decentrl.storage.index.exact import Vectors, rows_of
+from decentrl.storage.index.exact import Vectors
 
 Matrix = npt.NDArray[np.float32]
 Block = tuple["Part", list[str], Matrix]
@@ -101,10 +101,8 @@ def _matrices(part: Part) -> Iterator[Matrix]:
     size = max(1, BLOCK // (4 * max(1, dim)))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
-        if isinstance(part.vectors, np.ndarray):
-            yield part.vectors[rows]
-        else:
-            yield rows_of(part.vectors, rows).detach().cpu().numpy()
+        some = part.vectors[rows]
+        yield some if isinstance(some, np.ndarray) else some.detach().cpu().numpy()
 
 
 def _blocks(parts: Sequence[Part]) -> Iterator[Block]:
