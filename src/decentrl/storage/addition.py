@@ -97,9 +97,10 @@ class Growth:
         """What an addition brought, from its line and its pieces."""
         labels = json.loads(next(pieces))
         triples, ids = (np.frombuffer(next(pieces), "<i8").astype(np.int64) for _ in range(2))
-        rows, chunk = np.empty(line["rows"], np.float32), line["chunk"]
-        for start, piece in zip(range(0, len(rows), chunk), pieces, strict=True):
-            rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, rows.shape[1])
+        (size, width), chunk = line["rows"], line["chunk"]
+        rows = np.empty((size, width), np.float32)
+        for start, piece in zip(range(0, size, chunk), pieces, strict=True):
+            rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, width)
         return cls(line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows)
 
 

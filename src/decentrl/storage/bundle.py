@@ -28,7 +28,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
 from decentrl.storage.files import replace_folder, sync_file, sync_folder
-from decentrl.storage.kinds import KINDS, AnyTask, Kind, KindName, kind_for
+from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
 from decentrl.storage.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
 
 if TYPE_CHECKING:
@@ -67,27 +67,23 @@ class Bundle(Generic[C, T]):
         """The vectors, to be read row by row."""
         return mapped_rows(self.vectors)
 
-    @property
-    def mapped_memory(self) -> dict[str, MappedRows]:
-        """The memory, to be read row by row."""
-        return mapped_rows(self.memory)
-
 
 def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
     """Write to a temporary folder beside the target and rename it, so that no half is left."""
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     kind = kind_for(bundle.task)
+    arrays = {name: torch.tensor(array) for name, array in kind.task_arrays(bundle.task).items()}
+    tensors = {"weights": bundle.weights, "vectors": bundle.vectors, "matching": bundle.matching}
+    tensors |= {"memory": bundle.memory} if bundle.memory else {}
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
-        save_file(_plain(bundle.weights), part / "weights.safetensors")
-        save_file(_plain(bundle.vectors), part / "vectors.safetensors")
-        save_file(_plain(bundle.matching), part / "matching.safetensors")
-        if bundle.memory:
-            save_file(_plain(bundle.memory), part / "memory.safetensors")
-        save_file(_task_tensors(kind, bundle.task), part / "graphs.safetensors")
+        for name, contents in {**tensors, "graphs": arrays}.items():
+            plain = {key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()}
+            save_file(plain, part / f"{name}.safetensors")
         _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
         (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
         (part / "README.md").write_text(bundle.card, "utf-8")
@@ -110,14 +106,13 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
         sync_folder(part)
         replace_folder(part, folder)
         sync_folder(folder.parent)
-    except (OSError, SafetensorError) as error:
+    except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
+        if not isinstance(error, OSError | SafetensorError):
+            raise
         raise BundleError(
             f"{folder}: cannot be written ({error}); make room there, or choose another place"
         ) from error
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +164,12 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
     """
     if isinstance(run, Manifest):
         return run
-    if write:
-        recover_bundle(Path(run))
+    target = Path(run, "bundle")
+    if write and not target.exists():
+        # Killed between moving the old bundle away and the new one in: where folders cannot change
+        # places in one step.
+        for left in sorted(target.parent.glob(f".{target.name}.old-*"))[-1:]:
+            left.rename(target)
     return _read_manifest(Path(run), bundle_folder(run))
 
 
@@ -182,26 +181,24 @@ def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[A
     """
     opened = folder if isinstance(folder, Manifest) else _read_manifest(folder, folder)
     found, manifest, folder = opened.kind, opened.values, opened.folder
-    if found is not KINDS[kind]:
+    if found.name != kind:
         raise BundleError(
             f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
             f"load it with {found.model}.load"
         )
     files = {name: CheckedFile(folder / name, x) for name, x in manifest["files"].items()}
-    small = sum(file.size for file in files.values()) < LARGE
-    for file in files.values():
-        if small or not file.in_blocks:
+    if sum(file.size for file in files.values()) < LARGE:
+        for file in files.values():
             file.verify_whole()
     tensors = {
         name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
     }
     try:
         values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
-        config = found.settings.from_stored(values)
         labels = _read_labels(files["labels.parquet"], found.label_names)
-        arrays = {k: t.numpy() for k, t in tensors["graphs.safetensors"].items()}
+        arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
         return Bundle(
-            config,
+            found.settings.from_stored(values),
             found.make_task(manifest["name"], labels, arrays),
             tensors["weights.safetensors"],
             tensors["vectors.safetensors"],
@@ -221,11 +218,6 @@ def bundle_folder(run: str | PathLike[str]) -> Path:
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such run; give the folder that a run has written")
     return folder if (folder / MANIFEST).exists() else folder / "bundle"
-
-
-def kind_of(run: str | PathLike[str]) -> KindName:
-    """Whether a run holds an aligner or a predictor."""
-    return open_bundle(run).kind.name
 
 
 def bundle_id(run: str | PathLike[str]) -> str:
@@ -276,28 +268,6 @@ def _sealed(manifest: Mapping[str, Any]) -> str:
     """The manifest as JSON with a checksum of its own, so that no byte of it changes unseen."""
     seal = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
     return json.dumps({**manifest, "sha256": seal}, indent=2) + "\n"
-
-
-def recover_bundle(run: Path) -> None:
-    """Put the old bundle back where a process was killed between taking it away and the new one.
-
-    That happens only where folders cannot change places in one step.
-    """
-    target = run / "bundle"
-    left = sorted(run.glob(f".{target.name}.old-*")) if not target.exists() else []
-    if left:
-        left[-1].rename(target)
-
-
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def _task_tensors(kind: Kind, task: AnyTask) -> dict[str, Tensor]:
-    import torch
-
-    arrays = kind.task_arrays(task)
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
 def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:

@@ -46,7 +46,7 @@ class Index(ABC):
         allowed: Tensor | None = None,
     ) -> Found:
         """See :class:`decentrl.matching.point.Search`."""
-        blocks = queries.split(self._queries_at_once(top))
+        blocks = torch.split(queries, self._queries_at_once(top))
         found = [self._search(block, top, scale, bias, allowed) for block in blocks]
         scores, ids = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
         return scores, ids

@@ -120,7 +120,7 @@ class FaissIndex(Index):
         return max(1, min(4 * top + 64, len(self)))
 
     def _queries_at_once(self, top: int) -> int:
-        return max(1, BLOCK // (4 * self._index.d * self._wanted(top)))
+        return max(1, BLOCK // (4 * self._centres.shape[1] * self._wanted(top)))
 
     def _search(
         self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
@@ -203,7 +203,7 @@ def _checksum(about: Mapping[str, str], *tensors: Tensor) -> str:
     """SHA-256 of what a file holds."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for tensor in tensors:
-        digest.update(tensor.numpy())
+        digest.update(_numpy(tensor))
     return digest.hexdigest()
 
 
@@ -250,7 +250,7 @@ def _nearest(vectors: Tensor, centres: Tensor) -> Tensor:
 def _blocks(vectors: Vectors, n: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The first n vectors in blocks, with their ids."""
     size = max(1, BLOCK // (4 * max(1, vectors.shape[1])))
-    for ids in torch.arange(n).split(size):
+    for ids in torch.split(torch.arange(n), size):
         if len(ids):
             yield ids, vectors[int(ids[0]) : int(ids[-1]) + 1]
 
