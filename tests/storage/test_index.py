@@ -28,8 +28,9 @@ class Stored:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, chosen: slice, /) -> Tensor:
-        self.largest = max(self.largest, chosen.stop - (chosen.start or 0))
+    def __getitem__(self, chosen: slice | Tensor, /) -> Tensor:
+        if isinstance(chosen, slice):
+            self.largest = max(self.largest, chosen.stop - (chosen.start or 0))
         return self._vectors[chosen].clone()
 
 

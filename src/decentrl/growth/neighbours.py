@@ -28,7 +28,7 @@ class NormalisedVectors:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, chosen: slice) -> Tensor:
+    def __getitem__(self, chosen: slice | Tensor) -> Tensor:
         return torch.nn.functional.normalize(self._vectors[chosen])
 
 

@@ -58,46 +58,38 @@ class _State:
 
 
 class Store:
-    """The additions to a run; :meth:`open` it. Readers see whole additions only."""
+    """The additions to the bundle with the id ``base``. Readers see whole additions only.
 
-    def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
-        self.file = folder / FILE
-        self.base, self._grown_from = base, dict(grown_from or {})
-        self._writes, self._lock = False, ExitStack()  # what the writer holds
-        self._thread = threading.RLock()
-        self._connection = _empty(":memory:", base)
-        self._on_disk = False
+    ``grown_from`` is in that bundle if it was compacted: the id of the bundle before, ``base``, and
+    the number of the last of the ``additions`` in it. With it a fold that was interrupted after the
+    bundle was written is recognised, and finished by a writer.
 
-    @classmethod
-    def open(
-        cls,
+    There is one writer at a time. A reader may come before the first addition: it leaves no file,
+    and sees that addition when it is there.
+    """
+
+    def __init__(
+        self,
         folder: Path,
         base: str,
         *,
         write: bool = False,
         grown_from: Mapping[str, Any] | None = None,
-    ) -> Store:
-        """The store in a folder, which stands on the bundle with the id ``base``.
-
-        ``grown_from`` is in that bundle if it was compacted: the id of the bundle
-        before, ``base``, and the number of the last of the ``additions`` in it. With it a fold that
-        was interrupted after the bundle was written is recognised, and finished by a writer.
-
-        There is one writer at a time. A reader may come before the first addition: it leaves no
-        file, and sees that addition when it is there.
-        """
-        store = cls(folder, base, grown_from)
+    ) -> None:
+        self.file = folder / FILE
+        self.base, self._grown_from = base, dict(grown_from or {})
+        self._writes, self._lock = write, _locked(folder) if write else ExitStack()
+        self._thread = threading.RLock()
+        self._connection = _empty(":memory:", base)
+        self._on_disk = False
         try:
-            if write:
-                store._lock, store._writes = _locked(folder), True
-            with store._transaction() as state:
-                stale = store._read_state() != state
+            with self._transaction() as state:
+                stale = self._read_state() != state
             if write and stale:
-                store.fold(base)
+                self.fold(base)
         except BaseException:
-            store.close()
+            self.close()
             raise
-        return store
 
     def close(self) -> None:
         with self._thread:
@@ -192,23 +184,19 @@ class Store:
         """The connection stays at one moment of the store; gives the state then."""
         if write and not self._writes:
             raise ValueError("this store was opened for reading; open it with write=True")
-        with self._thread, self._errors():
-            if create and not self._on_disk:
-                self._create()
-            if not self._on_disk and self.file.exists():
-                self._connect()
-            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            try:
-                yield self._standing(self._read_state())
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._thread:
+                if create and not self._on_disk:
+                    self._create()
+                if not self._on_disk and self.file.exists():
+                    self._connect()
+                self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    yield self._standing(self._read_state())
+                    self._connection.execute("COMMIT")
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
         except sqlite3.ProgrammingError:  # as of a store that was closed
             raise
         except UnicodeDecodeError as error:  # of a message of SQLite that quotes what is damaged

@@ -21,15 +21,15 @@ Found = tuple[Tensor, Tensor]
 
 
 class Vectors(Protocol):
-    """Vectors float32[n, d], each of length 1 or 0: a tensor, or rows that are read in slices."""
+    """Vectors float32[n, d], each of length 1 or 0: a tensor, or rows made as they are read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, chosen: slice, /) -> Tensor:
-        """float32[k, d], the vectors of consecutive ids."""
+    def __getitem__(self, chosen: slice | Tensor, /) -> Tensor:
+        """float32[k, d], the vectors of some ids, int64[k]."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,14 @@ class FaissIndex(Index):
         self.probes = self.lists = len(centres)
         n = len(vectors) if lists is None else len(lists)
         self._lists = torch.empty(n, dtype=torch.int32) if lists is None else lists
-        for ids, block in _blocks(vectors, n):
+        size = max(1, BLOCK // (4 * max(1, centres.shape[1])))
+        for start in range(0, n, size):
+            ids = torch.arange(start, min(start + size, n))
+            some = slice(start, start + len(ids))
+            block = vectors[some]
             if lists is None:
-                self._lists[ids] = self._nearest(block).int()
-            self._put(ids, block, self._lists[ids])
+                self._lists[some] = _nearest(block, centres)
+            self._put(ids, block, self._lists[some])
 
     @classmethod
     def build(cls, vectors: Vectors, stamp: str = "") -> FaissIndex:
@@ -83,13 +87,12 @@ class FaissIndex(Index):
         """
         near = ExactIndex(vectors).search(queries, 11)[1]
         near = near.masked_fill(near == own[:, None], -1)
-        for probes in (2**i for i in range(2, 64)):
-            self.probes = min(probes, self.lists)
+        self.probes, enough = 2, False
+        while not enough and self.probes < self.lists:
+            self.probes = min(2 * self.probes, self.lists)
             found = self.search(queries, 11)[1]
             hits = (near[:, :, None] == found[:, None, :]).any(2) & (near >= 0)
-            enough = hits.sum() >= TARGET_RECALL * (near >= 0).sum()
-            if enough or probes >= self.lists:
-                return
+            enough = bool(hits.sum() >= TARGET_RECALL * (near >= 0).sum())
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -98,15 +101,12 @@ class FaissIndex(Index):
         """Add the vectors float32[k, d] of distinct ids int64[k]; those there are replaced."""
         self.remove(ids)
         if len(ids):
-            self._put(ids, vectors, self._nearest(vectors))
+            self._put(ids, vectors, _nearest(vectors, self._centres))
 
     def remove(self, ids: Tensor) -> None:
         """Remove the ids int64[k], as far as they are there."""
         if len(ids) and len(self):
             self._index.remove_ids(_faiss().IDSelectorArray(ids.numpy()))
-
-    def _nearest(self, vectors: Tensor) -> Tensor:
-        return _nearest(vectors, self._centres.to(vectors.device)).cpu()
 
     def _put(self, ids: Tensor, vectors: Tensor, lists: Tensor) -> None:
         # FAISS reads these while they are named here; it keeps copies.
@@ -239,6 +239,7 @@ def _centres(sample: Tensor, lists: int, chance: torch.Generator) -> Tensor:
 
 def _nearest(vectors: Tensor, centres: Tensor) -> Tensor:
     """int64[n], the centre of the highest cosine for each of the vectors float32[n, d]."""
+    centres = centres.to(vectors.device)
     size = max(1, (8 << 20) // (4 * len(centres)))
     nearest = torch.empty(len(vectors), dtype=torch.int64, device=vectors.device)
     for start in range(0, len(vectors), size):
@@ -247,20 +248,7 @@ def _nearest(vectors: Tensor, centres: Tensor) -> Tensor:
     return nearest
 
 
-def _blocks(vectors: Vectors, n: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The first n vectors in blocks, with their ids."""
-    size = max(1, BLOCK // (4 * max(1, vectors.shape[1])))
-    for ids in torch.split(torch.arange(n), size):
-        if len(ids):
-            yield ids, vectors[int(ids[0]) : int(ids[-1]) + 1]
-
-
 def _sample(vectors: Vectors, size: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
     """At most so many of the vectors, float32[k, d] on the CPU, and their ids, ascending."""
-    n, dim = vectors.shape
-    chosen = torch.randperm(n, generator=chance)[:size].sort().values
-    sample = torch.empty(len(chosen), dim)
-    for ids, block in _blocks(vectors, n):
-        inside = (chosen >= ids[0]) & (chosen <= ids[-1])
-        sample[inside] = block[(chosen[inside] - ids[0]).to(block.device)].cpu()
-    return sample, chosen
+    ids = torch.randperm(len(vectors), generator=chance)[:size].sort().values
+    return vectors[ids].cpu(), ids
