@@ -16,7 +16,6 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -126,27 +125,14 @@ class Manifest:
     folder: Path  # the bundle
     values: Mapping[str, Any]
     file: tuple[int, ...]  # which file it was read from
+    kind: Kind
+    id: str  # the checksum over all of the bundle, which no other bundle has
+    origin: dict[str, Any] | None  # of which bundle, and how many additions, it grew, if it did
 
     def __fspath__(self) -> str:
         return str(self.run)
 
     __str__ = __fspath__
-
-    @cached_property
-    def kind(self) -> Kind:
-        """Whether it is an aligner or a predictor, and what that means."""
-        return KINDS[self.values["kind"]]
-
-    @property
-    def id(self) -> str:
-        """The checksum over all of the bundle, which no other bundle has."""
-        return str(self.values["sha256"])
-
-    @property
-    def origin(self) -> dict[str, Any] | None:
-        """Of which bundle, and how many additions, this one grew; None if it was trained."""
-        origin: dict[str, Any] | None = self.values.get("grown_from")
-        return origin
 
     def is_current(self) -> bool:
         """Whether the bundle is still the one that was opened; nothing is read again."""
@@ -241,21 +227,19 @@ def _read_manifest(run: Path, folder: Path) -> Manifest:
         raise BundleError(
             f"{path}: damaged, it is not the JSON that a run writes; copy the run again"
         ) from error
+    version, kind = manifest.get("version"), manifest.get("kind")
     if manifest.get("format") != FORMAT:
         raise BundleError(f"{path}: this was not written by decentrl; give a finished run")
-    if manifest.get("version") not in range(1, VERSION + 1):
-        raise BundleError(
-            f"{path}: format version {manifest.get('version')}, but this decentrl reads versions "
-            f"up to {VERSION}; upgrade decentrl"
-        )
+    if version not in range(1, VERSION + 1):
+        known = f"this decentrl reads versions up to {VERSION}; upgrade decentrl"
+        raise BundleError(f"{path}: format version {version}, but {known}")
     if _sealed({k: v for k, v in manifest.items() if k != "sha256"}).encode() != content:
         raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
-    if manifest.get("kind") not in KINDS:
-        raise BundleError(
-            f"{path}: it holds a {manifest.get('kind')}, which this decentrl does not know; "
-            "upgrade decentrl"
-        )
-    return Manifest(run, folder, manifest, identity)
+    if kind not in KINDS:
+        remedy = "which this decentrl does not know; upgrade decentrl"
+        raise BundleError(f"{path}: it holds a {kind}, {remedy}")
+    origin = manifest.get("grown_from")
+    return Manifest(run, folder, manifest, identity, KINDS[kind], manifest["sha256"], origin)
 
 
 def _identity(path: Path) -> tuple[int, ...]:
