@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from decentrl.errors import BundleError, MissingExtraError
-from decentrl.storage.index import ExactIndex, FaissIndex, ivf
+from decentrl.storage.index import ExactIndex, FaissIndex, exact, ivf
 
 
 class Stored:
@@ -65,6 +67,13 @@ def clusters(n: int, dim: int = 32, seed: int = 0, each: int = 40) -> Tensor:
     return normalize(centres[which] + torch.randn(n, dim, generator=chance) * dim**-0.5)
 
 
+@contextmanager
+def blocks_of(size: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "BLOCK", size)
+        yield
+
+
 def same(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
     torch.testing.assert_close(found[1], expected[1], rtol=0, atol=0)
     torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0)
@@ -92,8 +101,8 @@ def test_exact_is_brute_force_with_ties(data: st.DataObject) -> None:
     bias = torch.randint(-2, 3, (n,), generator=chance) / 16 if data.draw(st.booleans()) else None
     allowed = torch.rand(n, generator=chance) < 0.5 if data.draw(st.booleans()) else None
     top, scale = data.draw(st.integers(1, 70)), data.draw(st.sampled_from((1.0, 2.0)))
-    index = ExactIndex(vectors, block=data.draw(st.sampled_from((1, 64, 300, 1 << 20))))
-    found = index.search(queries, top, scale=scale, bias=bias, allowed=allowed)
+    with blocks_of(data.draw(st.sampled_from((1, 64, 300, 1 << 20)))):
+        found = ExactIndex(vectors).search(queries, top, scale=scale, bias=bias, allowed=allowed)
     same(found, brute(vectors, queries, top, scale, bias, allowed))
 
 
@@ -105,7 +114,8 @@ def test_exact_is_brute_force_on_real_numbers(top: int) -> None:
     queries = torch.cat((vectors[40:60], clusters(30, seed=1)))
     bias = torch.rand(5000, generator=torch.Generator().manual_seed(2)).round(decimals=1)
     for extra in (None, bias):
-        found = ExactIndex(vectors, block=1 << 16).search(queries, top, scale=2, bias=extra)
+        with blocks_of(1 << 16):
+            found = ExactIndex(vectors).search(queries, top, scale=2, bias=extra)
         same(found, brute(vectors, queries, top, 2, extra))
 
 
@@ -113,7 +123,8 @@ def test_blocks_of_any_size_give_the_same() -> None:
     vectors, queries = clusters(3000), clusters(20, seed=1)
     whole = ExactIndex(vectors).search(queries, 10)
     for block in (5000, 12_345, 100_000):
-        same(ExactIndex(vectors, block).search(queries, 10), whole)
+        with blocks_of(block):
+            same(ExactIndex(vectors).search(queries, 10), whole)
 
 
 def test_many_queries_are_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +139,8 @@ def test_many_queries_are_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None
 def test_stored_vectors_are_read_in_blocks() -> None:
     vectors, queries = clusters(3000), clusters(3, seed=1)
     stored = Stored(vectors)
-    same(ExactIndex(stored, block=128 * 500).search(queries, 4), brute(vectors, queries, 4))
+    with blocks_of(128 * 500):
+        same(ExactIndex(stored).search(queries, 4), brute(vectors, queries, 4))
     assert stored.largest == 500
     fast = FaissIndex.build(Stored(vectors))
     same(everywhere(fast).search(queries, 4), brute(vectors, queries, 4))

@@ -213,11 +213,13 @@ class Store:
             ) from error
 
     def _connect(self) -> None:
-        address = self.file.resolve().as_uri()
-        self._connection.close()
-        self._connection = _connection(f"{address}?mode={'rw' if self._writes else 'ro'}")
+        def version_in(mode: str) -> int:
+            self._connection.close()
+            self._connection = _connection(f"{self.file.resolve().as_uri()}?{mode}")
+            return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
         try:
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            version = version_in("mode=rw" if self._writes else "mode=ro")
         except sqlite3.OperationalError as error:
             # Readers share a file beside the store, which a folder may forbid to make. They can do
             # without where nothing waits in the log to be moved into the store.
@@ -225,9 +227,7 @@ class Store:
             waiting = log.exists() and log.stat().st_size
             if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._writes or waiting:
                 raise
-            self._connection.close()
-            self._connection = _connection(f"{address}?immutable=1")
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            version = version_in("immutable=1")
         if version > VERSION:
             known = f"this decentrl reads {VERSION}; upgrade decentrl"
             raise BundleError(f"{self.file}: format version {version}, but {known}")

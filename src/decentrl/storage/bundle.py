@@ -28,7 +28,7 @@ from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
 from decentrl.storage.files import replace_folder, sync_file, sync_folder
 from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
-from decentrl.storage.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
+from decentrl.storage.mapped import CheckedFile, MappedTensors, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,11 +60,6 @@ class Bundle(Generic[C, T]):
     memory: Mapping[str, Tensor] = field(default_factory=dict)
     grown_from: dict[str, Any] | None = None
     id: str | None = None
-
-    @property
-    def mapped_vectors(self) -> dict[str, MappedRows]:
-        """The vectors, to be read row by row."""
-        return mapped_rows(self.vectors)
 
 
 def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
@@ -258,12 +253,11 @@ def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = [
-        pa.table({"vocabulary": pa.array([name] * len(words), pa.string()), "label": labels})
-        for name, words in vocabularies.items()
-        for labels in [words.to_arrow()]
-    ]
-    pq.write_table(pa.concat_tables(tables), path)
+    names = [pa.repeat(name, len(words)) for name, words in vocabularies.items()]
+    labels = [words.to_arrow() for words in vocabularies.values()]
+    columns = {"vocabulary": names, "label": labels}
+    table = {name: pa.chunked_array(parts, pa.string()) for name, parts in columns.items()}
+    pq.write_table(pa.table(table), path)
 
 
 def _read_labels(file: CheckedFile, names: tuple[str, ...]) -> dict[str, Vocabulary]:

@@ -154,12 +154,6 @@ class MappedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def rows(self, chosen: slice) -> Tensor:
-        """The rows of a slice, without copying: [k, ...]."""
-        start, stop, _ = chosen.indices(len(self))
-        self._verify(np.array([start]), np.array([stop]))
-        return self._tensor[chosen]
-
     def take(self, ids: Ids | Tensor) -> Tensor:
         """A copy of the rows with these ids, int64[k]: [k, ...]."""
         import torch

@@ -61,15 +61,10 @@ class Index(ABC):
 
 
 class ExactIndex(Index):
-    """Compares every query with every candidate, in blocks; the vectors are not copied.
+    """Compares every query with every candidate, in blocks; the vectors are not copied."""
 
-    Args:
-        vectors: float32[n, d], of length 1 or 0.
-        block: bytes that a block may take.
-    """
-
-    def __init__(self, vectors: Vectors, block: int = BLOCK) -> None:
-        self.vectors, self.block = vectors, block
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
 
     def _queries_at_once(self, top: int) -> int:
         return 512  # more would make a block's rows too few for a fast product
@@ -83,7 +78,7 @@ class ExactIndex(Index):
         bias = None if bias is None else bias.to(device)
         # Of a tensor a block is a view, which takes nothing beside its scores.
         numbers = len(queries) if isinstance(self.vectors, Tensor) else max(dim, len(queries))
-        size = max(1, self.block // (4 * max(1, numbers)))
+        size = max(1, BLOCK // (4 * max(1, numbers)))
         slack = _slack(queries, dim, scale, bias)
         best = nothing(queries, top)
         for start in range(0, n, size):
