@@ -167,10 +167,8 @@ def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[A
             f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
             f"load it with {found.model}.load"
         )
-    files = {name: CheckedFile(folder / name, x) for name, x in manifest["files"].items()}
-    if sum(file.size for file in files.values()) < LARGE:
-        for file in files.values():
-            file.verify_whole()
+    small = sum(x["bytes"] for x in manifest["files"].values()) < LARGE
+    files = {name: CheckedFile(folder / name, x, small) for name, x in manifest["files"].items()}
     tensors = {
         name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
     }

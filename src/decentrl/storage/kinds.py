@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy.typing as npt
 
 from decentrl.config import Config, PredictionConfig, Settings
 from decentrl.data.alignment_task import AlignmentTask
@@ -16,13 +18,9 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Arrays = Mapping[str, npt.NDArray[Any]]
-
 KindName = Literal["aligner", "predictor"]
 AnyTask = AlignmentTask | GraphTask
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,11 @@ class CheckedFile:
 
     Args:
         path: an error about the file begins with it.
-        expected: its :func:`fingerprint` when it was written. Without checksums of blocks the whole
-            file is verified at once.
+        expected: its :func:`fingerprint` when it was written.
+        whole: verify all of it at once, as is done where there are no checksums of blocks.
     """
 
-    def __init__(self, path: Path, expected: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, expected: Mapping[str, Any], whole: bool = False) -> None:
         self.path, self._expected = path, expected
         if not path.is_file():
             raise BundleError(f"{path}: this file of the bundle is missing; copy the run again")
@@ -82,16 +82,10 @@ class CheckedFile:
             raise self._changed()
         self._block = expected.get("block_bytes", max(1, self.size))
         self._verified = np.zeros(-(-self.size // self._block), bool)
-        if "block_crc32" not in expected:
-            self.verify_whole()
-
-    def verify_whole(self) -> None:
-        """Compare the SHA-256 of the whole file, if that was not done yet."""
-        if self._verified.all():
-            return
-        if hashlib.sha256(self.buffer).hexdigest() != self._expected["sha256"]:
-            raise self._changed()
-        self._verified[:] = True
+        if whole or "block_crc32" not in expected:
+            if hashlib.sha256(self.buffer).hexdigest() != expected["sha256"]:
+                raise self._changed()
+            self._verified[:] = True
 
     def verify(self, starts: Ids, stops: Ids) -> None:
         """Verify all blocks of the bytes ``starts[i]`` to ``stops[i]``, if that was not done yet.
