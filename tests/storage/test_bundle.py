@@ -321,6 +321,7 @@ def test_no_source_file_can_unpickle() -> None:
                 names = [node.arg or ""]
             banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
             banned |= {"torch.load", "torch.save", "np.load", "numpy.load", "allow_pickle"}
+            banned |= {"faiss.read_index"}  # it can write to files that the index names
             assert not banned & set(names), f"{file}:{node.lineno}"
 
 
