@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from decentrl import Aligner, Predictor
-from decentrl.storage.bundle import kind_of
+from decentrl.storage.bundle import open_bundle
 
 COUNTS = (1, 10, 100, 1000, 10_000)
 TRIPLES = 10
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("left", "right"), default="left")
     parser.add_argument("--repeats", type=int, default=100, help="of adding one entity")
     options = parser.parse_args()
-    aligner = kind_of(options.run) == "aligner"
+    aligner = open_bundle(options.run).kind.name == "aligner"
     with tempfile.TemporaryDirectory() as temporary:
         run = Path(temporary) / "run"
         shutil.copytree(options.run / "bundle", run / "bundle")

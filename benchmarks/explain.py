@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from decentrl import Aligner, Predictor
-from decentrl.storage.bundle import kind_of
+from decentrl.storage.bundle import open_bundle
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("left", "right"), default="left")
     parser.add_argument("--entities", type=int, default=200)
     options = parser.parse_args()
-    aligner = kind_of(options.run) == "aligner"
+    aligner = open_bundle(options.run).kind.name == "aligner"
     model: Any = (Aligner if aligner else Predictor).load(options.run, device="cpu")
     where = {"side": options.side} if aligner else {}
     names = model.growing.sides[options.side if aligner else ""].entities

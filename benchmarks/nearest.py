@@ -7,7 +7,8 @@ of the same length as the centre, so that cosines within a cluster are about 0.5
 further points of the clusters. `noisy`: noise of 1.5 times the length, cosines of about 0.3.
 `gaussian`: no structure at all, the worst case of an index by lists. Recall@10 is the share of the
 ten exact neighbours that FAISS finds with the probes it chose itself; `MB` is the size of the index
-in a file, and about that in memory. The exact index takes nothing beside the vectors.
+in a file, which has no vectors; in memory there is a copy of them. The exact index takes nothing
+beside the vectors.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def main() -> None:
                 index.save(Path(folder) / "index")
                 size = (Path(folder) / "index").stat().st_size / 2**20
                 started = time.perf_counter()
-                FaissIndex.load(Path(folder) / "index")
+                FaissIndex.load(Path(folder) / "index", vectors, [""])
                 loaded = time.perf_counter() - started
             middle, slow, found = latency(index, queries)
             recall = (truth[:, :, None] == found[:, None, :]).any(2).float().mean().item()

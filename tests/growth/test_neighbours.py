@@ -144,7 +144,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_index_is_built_once_and_follows_what_is_added(run: Path, builds: list[str]) -> None:
     Aligner.load(run, "cpu", durable=True).close()  # the bundle gets what new entities need
     n = len(index(Aligner.load(run, "cpu")))
-    assert (run / "store" / "index-left.faiss").is_file()
+    assert (run / "store" / "index-left.safetensors").is_file()
     with Aligner.load(run, "cpu", durable=True) as writer:
         writer.add(NEW, side="left")
         assert len(index(writer)) == n + 1
@@ -173,15 +173,15 @@ def test_a_damaged_index_or_none_to_be_written_is_no_obstacle(
     run: Path, builds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index(Aligner.load(run, "cpu"))
-    (run / "store" / "index-left.faiss").write_bytes(b"nonsense" * 9)
+    (run / "store" / "index-left.safetensors").write_bytes(b"nonsense" * 9)
     index(Aligner.load(run, "cpu"))
     assert len(builds) == 2
 
     def refuse(*_: object) -> None:
-        raise RuntimeError("could not open for writing")
+        raise OSError("could not open for writing")
 
     monkeypatch.setattr(FaissIndex, "save", refuse)
-    (run / "store" / "index-left.faiss").unlink()
+    (run / "store" / "index-left.safetensors").unlink()
     assert len(index(Aligner.load(run, "cpu")))
     bundle = Aligner.load(run / "bundle", "cpu")
     assert len(index(bundle)) == len(index(bundle)) > 0

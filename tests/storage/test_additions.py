@@ -56,67 +56,51 @@ def plain(found: Growth) -> dict[str, Any]:
     }
 
 
-def together(growths: list[Growth]) -> dict[str, Any]:
-    """What :meth:`Store.current` is to say of the growths of a side, told in the simplest way."""
-    parts = [plain(x) for x in growths]
-    return {
-        "side": parts[0]["side"],
-        "triples": [t for part in parts for t in part["triples"]],
-        "labels": [label for part in parts for label in part["labels"]],
-        "first": parts[0]["first"],
-        "rows": {i: row for part in parts for i, row in part["rows"].items()},
-    }
-
-
 def contents(store: Store) -> dict[str, Any]:
     """All that can be read of a store."""
-    number, sides = store.current()
     return {
-        "last": (store.last, number),
+        "last": store.last,
         "log": store.log(),
         "since": [(addition, plain(x)) for addition, x in store.since(0)],
-        "current": {side: plain(x) for side, x in sides.items()},
     }
 
 
 NONE, ROWS = np.zeros((0, 3), np.int64), np.zeros((2, WIDTH["left"]), np.float32)
-EMPTY = {"last": (0, 0), "log": [], "since": [], "current": {}}
+EMPTY: dict[str, Any] = {"last": 0, "log": [], "since": []}
 
 
 # What one store does
 
 
 def test_an_addition_comes_back(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "bundle", write=True) as store:
+    with Store(tmp_path, "bundle", write=True) as store:
         added = store.add(growth(again=(7,)), "news.tsv", {"ignored": 3})
         assert (added.number, added.side, added.source) == (1, "left", "news.tsv")
         assert (added.triples, added.entities) == (len(growth(again=(7,)).triples), 2)
         assert (added.facts, added.folded) == ({"ignored": 3}, False)
         assert added.time.endswith("+00:00")
         assert len(added.time) == len("2026-01-01T00:00:00.000+00:00")
-    with Store.open(tmp_path, "bundle") as store:
+    with Store(tmp_path, "bundle") as store:
         assert store.log() == [added]
         ((line, found),) = store.since(0)
         assert (line, plain(found)) == (added, plain(growth(again=(7,))))
         found.rows[:] = 0  # what was read is the reader's own
 
 
-def test_the_last_row_of_an_entity_counts_and_undo_brings_back_the_one_before(
-    tmp_path: Path,
-) -> None:
-    with Store.open(tmp_path, "bundle", write=True) as store:
+def test_undo_takes_back_the_last_addition_and_leaves_the_one_before(tmp_path: Path) -> None:
+    with Store(tmp_path, "bundle", write=True) as store:
         store.add(growth(), "a", {})
-        before = store.current()[1]["left"].rows.tobytes()
+        before = contents(store)
         store.add(growth(first=102, new=0, again=(100, 101), seed=1), "b", {})
-        assert store.current()[1]["left"].rows.tobytes() != before
+        assert contents(store) != before
         assert store.undo().source == "b"
-        assert store.current()[1]["left"].rows.tobytes() == before
+        assert contents(store) == before
 
 
 def test_numbers_are_not_given_twice_so_that_a_reader_notices_what_was_taken_back(
     tmp_path: Path,
 ) -> None:
-    with Store.open(tmp_path, "b", write=True) as store, Store.open(tmp_path, "b") as reader:
+    with Store(tmp_path, "b", write=True) as store, Store(tmp_path, "b") as reader:
         store.add(growth(), "a", {})
         seen = reader.last
         store.undo()
@@ -127,11 +111,11 @@ def test_numbers_are_not_given_twice_so_that_a_reader_notices_what_was_taken_bac
 
 def test_rows_in_several_pieces(tmp_path: Path) -> None:
     many = growth("right", new=1000)
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
         store.add(many, "a", {})
-        store.add(growth("right", 1100, 1, again=tuple(range(100, 700))), "b", {})
-        expected = together([many, growth("right", 1100, 1, again=tuple(range(100, 700)))])
-        assert plain(store.current()[1]["right"]) == expected
+        more = growth("right", 1100, 1, again=tuple(range(100, 700)))
+        store.add(more, "b", {})
+        assert [plain(found) for _, found in store.since(0)] == [plain(many), plain(more)]
 
 
 OPERATION = st.one_of(
@@ -153,7 +137,7 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
     next_id, bundle = {"left": 100, "right": 100}, 0
     grown_from: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        store = Store.open(Path(folder), "0", write=True)
+        store = Store(Path(folder), "0", write=True)
         for step, (what, *how) in enumerate(operations):
             if what == "add":
                 side, new, again = how
@@ -174,21 +158,17 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
                     store.fold(str(bundle))
                 log, kept = [replace(line, folded=True) for line in log], []
             expected = {
-                "last": (log[-1].number, log[-1].number) if log else (0, 0),
+                "last": log[-1].number if log else 0,
                 "log": log,
                 "since": [
                     (line, plain(x)) for line, x in zip(log[-len(kept) :], kept, strict=False)
                 ],
-                "current": {
-                    side: together([x for x in kept if x.side == side])
-                    for side in sorted({x.side for x in kept})
-                },
             }
             if what in ("reopen", "fold, but for the store"):
                 store.close()
-                with Store.open(Path(folder), str(bundle), grown_from=grown_from) as reader:
+                with Store(Path(folder), str(bundle), grown_from=grown_from) as reader:
                     assert contents(reader) == expected
-                store = Store.open(Path(folder), str(bundle), write=True, grown_from=grown_from)
+                store = Store(Path(folder), str(bundle), write=True, grown_from=grown_from)
             assert contents(store) == expected
         store.close()
 
@@ -206,7 +186,7 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
     ids=["another first id", "wider", "two columns", "an id missing", "not ascending", "twice"],
 )
 def test_an_addition_that_does_not_fit_is_refused(tmp_path: Path, wrong: Growth) -> None:
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
         store.add(growth(), "a", {})
         before = contents(store)
         with pytest.raises(ValueError):
@@ -215,7 +195,7 @@ def test_an_addition_that_does_not_fit_is_refused(tmp_path: Path, wrong: Growth)
 
 
 def test_facts_that_are_no_json_leave_nothing_of_the_addition(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
         with pytest.raises(TypeError):
             store.add(growth(), "a", {"a": object()})
         assert contents(store) == EMPTY
@@ -223,7 +203,7 @@ def test_facts_that_are_no_json_leave_nothing_of_the_addition(tmp_path: Path) ->
 
 
 def test_a_closed_store_does_not_open_again(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "b", write=True) as store, Store.open(tmp_path, "b") as reader:
+    with Store(tmp_path, "b", write=True) as store, Store(tmp_path, "b") as reader:
         reader.close()
         store.add(growth(), "a", {})
     for closed in (store, reader):
@@ -235,7 +215,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", full)
             with pytest.raises(BundleError, match=rf"{FILE}: .*No space left.*disk is not full"):
@@ -253,31 +233,31 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_of_another_bundle_is_refused(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "old", write=True) as store:
+    with Store(tmp_path, "old", write=True) as store:
         store.add(growth(), "a", {})
         store.add(growth(first=102), "b", {})
     for grown_from in (None, {"base": "other", "additions": 2}, {"base": "old", "additions": 1}):
         for write in (False, True):
             with pytest.raises(BundleError, match=rf"{FILE}: .*another bundle.*restore"):
-                Store.open(tmp_path, "new", write=write, grown_from=grown_from)
-    with Store.open(tmp_path, "old") as store:
+                Store(tmp_path, "new", write=write, grown_from=grown_from)
+    with Store(tmp_path, "old") as store:
         assert store.last == 2
 
 
 def test_an_empty_store_fits_any_bundle(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "old", write=True) as store:
+    with Store(tmp_path, "old", write=True) as store:
         store.add(growth(), "a", {})
         store.undo()
-    with Store.open(tmp_path, "new") as store:
+    with Store(tmp_path, "new") as store:
         assert contents(store) == EMPTY
-    with Store.open(tmp_path, "new", write=True) as store:
+    with Store(tmp_path, "new", write=True) as store:
         store.add(growth("right", first=7), "b", {})
-    with Store.open(tmp_path, "new") as store:
+    with Store(tmp_path, "new") as store:
         assert store.last == 2
 
 
 def test_a_reader_of_the_bundle_before_a_fold_is_told_to_load_again(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "old", write=True) as store, Store.open(tmp_path, "old") as reader:
+    with Store(tmp_path, "old", write=True) as store, Store(tmp_path, "old") as reader:
         store.add(growth(), "a", {})
         assert reader.last == 1
         store.fold("new")
@@ -287,10 +267,10 @@ def test_a_reader_of_the_bundle_before_a_fold_is_told_to_load_again(tmp_path: Pa
 
 
 def test_a_fold_gives_back_the_space(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "old", write=True) as store:
+    with Store(tmp_path, "old", write=True) as store:
         store.add(growth("right", new=1000), "a", {})
     assert (tmp_path / FILE).stat().st_size > 2_800_000
-    with Store.open(tmp_path, "old", write=True) as store:
+    with Store(tmp_path, "old", write=True) as store:
         store.fold("new")
     assert (tmp_path / FILE).stat().st_size < 50_000
 
@@ -302,10 +282,10 @@ def test_a_reader_before_the_first_addition_makes_no_file_and_sees_it_later(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "store"
-    with Store.open(folder, "b") as reader:
+    with Store(folder, "b") as reader:
         assert contents(reader) == EMPTY
         assert not folder.exists()
-        with Store.open(folder, "b", write=True) as store:
+        with Store(folder, "b", write=True) as store:
             assert contents(store) == EMPTY
             assert [path.name for path in folder.iterdir()] == ["lock"]
             store.add(growth(), "a", {})
@@ -320,7 +300,7 @@ from pathlib import Path
 from decentrl.errors import BundleError
 from decentrl.storage.additions import Store
 try:
-    Store.open(Path(sys.argv[1]), "b", write=True).close()
+    Store(Path(sys.argv[1]), "b", write=True).close()
 except BundleError as error:
     print(error)
 """
@@ -331,21 +311,21 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         command = [sys.executable, "-c", SECOND, tmp_path]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
         assert "another process is adding to this run; wait" in second()
         with pytest.raises(BundleError, match="another process is adding"):
-            Store.open(tmp_path, "b", write=True)
+            Store(tmp_path, "b", write=True)
         store.add(growth(), "a", {})
     assert second() == ""
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
-    with Store.open(tmp_path, "b", write=True) as store:
+    with Store(tmp_path, "b", write=True) as store:
 
         def add() -> None:
             for _ in range(10):
                 store.add(growth(new=0, again=(5, 6)), "a", {})
-                store.current()
+                store.since(0)
 
         threads = [threading.Thread(target=add) for _ in range(4)]
         for thread in threads:
@@ -381,31 +361,31 @@ def forbidden(folder: Path) -> Iterator[None]:
 
 
 def test_a_folder_that_cannot_be_written_can_be_read(elsewhere: Path) -> None:
-    with Store.open(elsewhere, "b", write=True) as store:
+    with Store(elsewhere, "b", write=True) as store:
         store.add(growth(), "a", {})
         expected = contents(store)
     files = sorted(path.name for path in elsewhere.iterdir())
     assert files == ["lock", FILE]
     with forbidden(elsewhere):
-        with Store.open(elsewhere, "b") as store:
+        with Store(elsewhere, "b") as store:
             assert contents(store) == expected
         with pytest.raises(BundleError, match="cannot be written"):
-            Store.open(elsewhere, "b", write=True)
+            Store(elsewhere, "b", write=True)
     assert sorted(path.name for path in elsewhere.iterdir()) == files
 
 
 def test_what_waits_in_a_log_is_not_passed_over_where_nothing_can_be_written(
     elsewhere: Path,
 ) -> None:
-    with Store.open(elsewhere, "b", write=True) as store:
+    with Store(elsewhere, "b", write=True) as store:
         store.add(growth(), "a", {})
         copy = elsewhere / "copy"
         copy.mkdir()
         for name in (FILE, f"{FILE}-wal"):
             shutil.copy(elsewhere / name, copy)
     with forbidden(copy), pytest.raises(BundleError, match="its folder may be written"):
-        Store.open(copy, "b")
-    with Store.open(copy, "b") as store:
+        Store(copy, "b")
+    with Store(copy, "b") as store:
         assert store.last == 1
 
 
@@ -416,7 +396,7 @@ def test_what_waits_in_a_log_is_not_passed_over_where_nothing_can_be_written(
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, dict[str, Any]]:
     """A store in one file in which all has happened: its folder, its bytes, its contents."""
     folder = tmp_path_factory.mktemp("whole")
-    with Store.open(folder, "old", write=True) as store:
+    with Store(folder, "old", write=True) as store:
         store.add(growth(), "a", {})
         store.fold("new")
         store.add(growth(first=102), "b", {"x": 1})
@@ -436,7 +416,7 @@ def check_damaged(whole: tuple[Path, bytes, dict[str, Any]], damaged: bytes) -> 
         path.unlink()
     (folder / FILE).write_bytes(damaged)
     try:
-        with Store.open(folder, "new") as store:
+        with Store(folder, "new") as store:
             found = contents(store)
     except BundleError as error:
         assert str(error).startswith(f"{folder / FILE}: ")  # noqa: PT017 (either is right)
@@ -488,7 +468,7 @@ def test_nothing_goes_missing_unseen(
         connection.execute(change)
     with (
         pytest.raises(BundleError, match=rf"{FILE}: damaged .*; copy the run again"),
-        Store.open(tmp_path, "new") as store,
+        Store(tmp_path, "new") as store,
     ):
         contents(store)
 
@@ -500,7 +480,7 @@ def test_a_newer_format_asks_for_an_upgrade(
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(BundleError, match=rf"version {VERSION + 1}, .*; upgrade decentrl"):
-        Store.open(tmp_path, "new")
+        Store(tmp_path, "new")
 
 
 def test_opening_a_store_needs_no_torch() -> None:

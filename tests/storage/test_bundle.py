@@ -27,7 +27,6 @@ from decentrl.storage.bundle import (
     VERSION,
     Bundle,
     bundle_id,
-    kind_of,
     open_bundle,
     read_bundle,
     write_bundle,
@@ -228,12 +227,15 @@ def test_what_arrived_in_a_predictor_comes_back(people_run: Path, tmp_path: Path
 
 
 def test_each_kind_says_what_it_is(small: tuple[Aligner, Path], people_run: Path) -> None:
-    assert (kind_of(small[1]), kind_of(people_run)) == ("aligner", "predictor")
+    assert tuple(open_bundle(x).kind.name for x in (small[1], people_run)) == (
+        "aligner",
+        "predictor",
+    )
     with pytest.raises(BundleError, match=r"this run is about prediction; .*`decentrl predict`"):
         Aligner.load(people_run)
     with pytest.raises(BundleError, match=r"this run is about alignment; .*`decentrl match`"):
         Predictor.load(small[1])
-    for load in (Predictor.load, kind_of):
+    for load in (Predictor.load, open_bundle):
         with pytest.raises(BundleError, match="absent: no such run"):
             load(small[1] / "absent")
 
@@ -271,7 +273,7 @@ def test_a_kind_that_is_not_known_yet_says_upgrade(copy: Path) -> None:
     del manifest["sha256"]
     (copy / MANIFEST).write_text(module._sealed({**manifest, "kind": "oracle"}), "utf-8")
     with pytest.raises(BundleError, match=r"holds a oracle, which .* does not know; upgrade"):
-        kind_of(copy)
+        open_bundle(copy)
 
 
 def test_weights_of_another_model_are_told(people_run: Path, tmp_path: Path) -> None:
@@ -319,6 +321,7 @@ def test_no_source_file_can_unpickle() -> None:
                 names = [node.arg or ""]
             banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
             banned |= {"torch.load", "torch.save", "np.load", "numpy.load", "allow_pickle"}
+            banned |= {"faiss.read_index"}  # it can write to files that the index names
             assert not banned & set(names), f"{file}:{node.lineno}"
 
 

@@ -128,7 +128,8 @@ def test_tensors_and_stored_rows_are_as_arrays(format: str, tmp_path: Path) -> N
         def __len__(self) -> int:
             return len(vectors)
 
-        def rows(self, chosen: slice, /) -> torch.Tensor:
+        def __getitem__(self, chosen: slice | torch.Tensor, /) -> torch.Tensor:
+            assert isinstance(chosen, slice)
             assert chosen.stop - chosen.start <= 2
             return torch.from_numpy(vectors[chosen])
 

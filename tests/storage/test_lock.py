@@ -94,11 +94,11 @@ def test_the_way_of_windows(windows: Windows, tmp_path: Path) -> None:
 def test_a_store_has_one_writer_on_windows(windows: Windows, tmp_path: Path) -> None:
     from decentrl.errors import BundleError
 
-    with Store.open(tmp_path / "store", "base", write=True):
+    with Store(tmp_path / "store", "base", write=True):
         assert windows.held
         with pytest.raises(BundleError, match="another process is adding to this run"):
-            Store.open(tmp_path / "store", "base", write=True)
-    Store.open(tmp_path / "store", "base", write=True).close()
+            Store(tmp_path / "store", "base", write=True)
+    Store(tmp_path / "store", "base", write=True).close()
     assert not windows.held
 
 

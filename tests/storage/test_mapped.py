@@ -94,9 +94,8 @@ def test_everything_comes_back(
     assert (found.config, found.card) == (before.config, before.card)
     assert found.grown_from == before.grown_from
     for rows, expected in (
-        (found.mapped_vectors, before.vectors),
-        (found.mapped_memory, before.memory),
-        (before.mapped_vectors, before.vectors),
+        (mapped_rows(found.vectors), before.vectors),
+        (mapped_rows(before.vectors), before.vectors),
     ):
         assert {name: part.shape for name, part in rows.items()} == {
             name: tuple(tensor.shape) for name, tensor in expected.items()
@@ -116,7 +115,7 @@ def test_what_is_optional_leaves_no_trace(written: tuple[Opened, Path], tmp_path
     assert not (tmp_path / "bundle" / "memory.safetensors").exists()
     assert "grown_from" not in json.loads((tmp_path / "bundle" / MANIFEST).read_bytes())
     found = read_bundle(tmp_path / "bundle")
-    assert (dict(found.memory), found.mapped_memory, found.grown_from) == ({}, {}, None)
+    assert (dict(found.memory), found.grown_from) == ({}, None)
     assert (found.card, dict(found.weights)) == ("", {})
 
 
@@ -170,7 +169,7 @@ def check_damage(written: tuple[Opened, Path], file: Path, content: bytes, ids: 
                 rows = mapped_rows(getattr(bundle, name))["left"]
                 for read, part in (
                     (lambda rows=rows: rows.take(ids), expected[ids]),
-                    (lambda rows=rows: rows.rows(slice(3, 9)), expected[3:9]),
+                    (lambda rows=rows: rows.take(torch.arange(3, 9)), expected[3:9]),
                 ):
                     try:
                         assert torch.equal(read(), part)
@@ -229,9 +228,9 @@ def test_rows_in_whole_blocks_can_be_read_beside_damaged_ones(
     file = folder / "vectors.safetensors"
     content = file.read_bytes()
     with damaged(file, content[:-1] + bytes([content[-1] ^ 1])):
-        vectors = read_large(folder).mapped_vectors
+        vectors = mapped_rows(read_large(folder).vectors)
     assert torch.equal(vectors["left"].all(), before.vectors["left"])
-    assert torch.equal(vectors["right"].rows(slice(0, 15)), before.vectors["right"][:15])
+    assert torch.equal(vectors["right"].take(torch.arange(15)), before.vectors["right"][:15])
     assert torch.equal(vectors["right"].take(np.array([3])), before.vectors["right"][[3]])
     for read in (vectors["right"].all, lambda: vectors["right"].take(np.array([3, 19]))):
         with pytest.raises(BundleError, match=r"vectors\.safetensors: .*copy the run again"):
@@ -304,7 +303,7 @@ def test_a_fingerprint_is_that_of_the_whole_and_of_each_block(
 def test_a_block_is_verified_once_and_only_if_it_is_read(
     written: tuple[Opened, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vectors = read_large(written[1]).mapped_vectors
+    vectors = mapped_rows(read_large(written[1]).vectors)
     verified: list[int] = []
     original = CheckedFile._verify_block
 
@@ -315,7 +314,6 @@ def test_a_block_is_verified_once_and_only_if_it_is_read(
     monkeypatch.setattr(CheckedFile, "_verify_block", count)
     assert len(vectors["left"]) == 20  # in itself no reason to read anything
     vectors["left"].take(torch.tensor([], dtype=torch.int64))
-    vectors["left"].rows(slice(5, 5))
     assert verified == []
     vectors["left"].take(np.array([19]))
     assert 1 <= len(verified) <= 2
@@ -379,8 +377,6 @@ def test_rows_are_those_of_the_tensor(
         taken = torch.tensor(ids, dtype=torch.int64)
         assert torch.equal(rows.take(taken), tensor[taken])
         assert torch.equal(rows.take(taken.numpy()), tensor[taken])
-        part = data.draw(st.slices(n).filter(lambda x: x.step is None or x.step > 0))
-        assert torch.equal(rows.rows(part), tensor[part])
         assert torch.equal(rows.all(), tensor)
         for wrong in (-1, n):
             with pytest.raises(IndexError, match=f"there are {n} rows"):

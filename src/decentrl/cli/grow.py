@@ -166,7 +166,7 @@ def _log(run: Path, write: bool = False) -> list[Addition]:
     from decentrl.storage.bundle import open_bundle
 
     opened = open_bundle(run, write)
-    with Store.open(run / "store", opened.id, grown_from=opened.origin) as store:
+    with Store(run / "store", opened.id, grown_from=opened.origin) as store:
         return store.log()
 
 

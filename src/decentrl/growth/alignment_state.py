@@ -100,7 +100,7 @@ class AlignmentState:
         sureness: Mapping[str, Tensor] = {
             s: matching.pop(f"sure.{s}") for s in SIDES if f"sure.{s}" in matching
         }
-        vectors: Mapping[str, Tensor | MappedRows] = bundle.mapped_vectors
+        vectors: Mapping[str, Tensor | MappedRows] = mapped_rows(bundle.vectors)
         if device.type != "cpu":
             vectors = {side: rows.to(device) for side, rows in bundle.vectors.items()}
         return cls(

@@ -373,7 +373,7 @@ class GrowingModel(ABC, Generic[L]):
             model._swap(learned)
             return model
         assert bundle.id is not None
-        store = Store.open(place / STORE, bundle.id, write=durable, grown_from=bundle.grown_from)
+        store = Store(place / STORE, bundle.id, write=durable, grown_from=bundle.grown_from)
         try:
             if durable and not opened.is_current():
                 raise BundleError(

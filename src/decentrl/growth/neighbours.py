@@ -28,8 +28,7 @@ class NormalisedVectors:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def rows(self, chosen: slice) -> Tensor:
-        """The vectors of consecutive ids, [k, d]."""
+    def __getitem__(self, chosen: slice | Tensor) -> Tensor:
         return torch.nn.functional.normalize(self._vectors[chosen])
 
 
@@ -103,13 +102,12 @@ class Indexes:
         trained, now = growing.trained[side].vectors, [growth for _, growth in growing.additions]
         if growing.store is None:
             return _Kept(FaissIndex.build(self.vectors(growing, side)), trained, now)
-        path = growing.store.file.parent / f"index{side and '-' + side}.faiss"
+        path = growing.store.file.parent / f"index{side and '-' + side}.safetensors"
         stamps = _stamps(growing)
         with contextlib.suppress(BundleError):
-            index = FaissIndex.load(path)
             # An index of another bundle, or with an addition since undone, cannot be used.
-            if index.stamp in stamps:
-                return _Kept(index, trained, now[: stamps.index(index.stamp)])
+            index = FaissIndex.load(path, self.vectors(growing, side), stamps)
+            return _Kept(index, trained, now[: stamps.index(index.stamp)])
         index = FaissIndex.build(self.vectors(growing, side), stamp=stamps[-1])
         _try_to_save(index, path)
         return _Kept(index, trained, now)
@@ -124,7 +122,7 @@ def _stamps(growing: Growing) -> list[str]:
 
 def _try_to_save(index: FaissIndex, path: Path) -> None:
     """Save the index, unless the folder is not writable; it is then built again each time."""
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError):
         path.parent.mkdir(exist_ok=True)
         index.save(path)
 

@@ -68,7 +68,7 @@ class PredictionState:
             raise BundleError(
                 f"{bundle.task.name}: its weights are not those of its settings; train it again"
             ) from error
-        vectors: Tensor | MappedRows = bundle.mapped_vectors["entities"]
+        vectors: Tensor | MappedRows = mapped_rows(bundle.vectors)["entities"]
         if device.type != "cpu":
             vectors = bundle.vectors["entities"].to(device)
         confidence = Confidence.from_tensors(bundle.matching) if bundle.matching else None

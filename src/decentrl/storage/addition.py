@@ -8,7 +8,7 @@ little-endian on every machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -35,15 +35,15 @@ class Addition:
     folded: bool  # part of the bundle by now
 
     @classmethod
-    def from_line(cls, line: Line, folded: int) -> Addition:
-        """From what a store keeps; additions up to the number ``folded`` are in the bundle."""
+    def from_line(cls, line: Line, folded: bool = False) -> Addition:
+        """From what a store keeps."""
         names = ("number", "time", "side", "source", "triples", "entities", "facts")
-        return cls(**{name: line[name] for name in names}, folded=line["number"] <= folded)
+        return cls(**{name: line[name] for name in names}, folded=folded)
 
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What one addition, or several, brought to one side."""
+    """What one addition brought to one side."""
 
     side: str
     triples: npt.NDArray[np.int64]  # [n, 3], ids of that side
@@ -65,22 +65,14 @@ class Growth:
         if (np.diff(self.ids) <= 0).any():
             raise ValueError("the ids of rows must ascend")
 
-    # Bytes
-
-    @property
-    def chunk(self) -> int:
-        """How many rows a piece has."""
-        width: int = self.rows.shape[1]
-        return max(1, CHUNK // max(1, 4 * width))
-
     def pieces(self) -> Iterator[bytes]:
-        """What is kept beside the line, in the order in which :meth:`joined` asks for it."""
+        """What is kept beside the line, in the order in which :meth:`from_pieces` reads it."""
         yield json.dumps(self.labels).encode()
         yield np.asarray(self.triples, "<i8").tobytes()
         yield np.asarray(self.ids, "<i8").tobytes()
-        rows = np.ascontiguousarray(self.rows, "<f4")
-        for start in range(0, len(rows), self.chunk):
-            yield rows[start : start + self.chunk].tobytes()
+        rows, chunk = np.ascontiguousarray(self.rows, "<f4"), _rows_to_a_piece(self.rows.shape[1])
+        for start in range(0, len(rows), chunk):
+            yield rows[start : start + chunk].tobytes()
 
     def line(
         self, number: int, source: str, facts: Mapping[str, Any], crcs: Sequence[int]
@@ -96,41 +88,21 @@ class Growth:
             "facts": dict(facts),
             "first": self.first,
             "rows": list(self.rows.shape),
-            "chunk": self.chunk,
+            "chunk": _rows_to_a_piece(self.rows.shape[1]),
             "pieces": list(crcs),
         }
 
     @classmethod
-    def joined(cls, lines: Sequence[Line], piece: Callable[[Line, int], bytes]) -> Growth:
-        """What additions to one side brought together, with the last row of each entity.
+    def from_pieces(cls, line: Line, pieces: Iterator[bytes]) -> Growth:
+        """What an addition brought, from its line and its pieces."""
+        labels = json.loads(next(pieces))
+        triples, ids = (np.frombuffer(next(pieces), "<i8").astype(np.int64) for _ in range(2))
+        (size, width), chunk = line["rows"], line["chunk"]
+        rows = np.empty((size, width), np.float32)
+        for start, piece in zip(range(0, size, chunk), pieces, strict=True):
+            rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, width)
+        return cls(line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows)
 
-        Args:
-            lines: those of the additions, in order; at least one.
-            piece: reads a piece by its line and its place there; one that later rows have replaced
-                is not read.
-        """
-        labels = [label for line in lines for label in json.loads(piece(line, 0))]
-        triples = np.concatenate([np.frombuffer(piece(line, 1), "<i8") for line in lines])
-        every = np.concatenate([np.frombuffer(piece(line, 2), "<i8") for line in lines])
-        ids, from_the_end = np.unique(every[::-1], return_index=True)
-        target = np.full(len(every), -1)  # where a written row goes; -1: a later one is there
-        target[len(every) - 1 - from_the_end] = np.arange(len(ids))
-        width = lines[0]["rows"][1]
-        rows = np.empty((len(ids), width), np.float32)
-        start = 0
-        for line in lines:
-            end = start + line["rows"][0]
-            for place, at in enumerate(range(start, end, line["chunk"])):
-                to = target[at : min(at + line["chunk"], end)]
-                if (to >= 0).any():
-                    found = np.frombuffer(piece(line, 3 + place), "<f4").reshape(-1, width)
-                    rows[to[to >= 0]] = found[to >= 0]
-            start = end
-        return cls(
-            lines[0]["side"],
-            triples.astype(np.int64).reshape(-1, 3),
-            labels,
-            lines[0]["first"],
-            ids.astype(np.int64),
-            rows,
-        )
+
+def _rows_to_a_piece(width: int) -> int:
+    return max(1, CHUNK // max(1, 4 * width))

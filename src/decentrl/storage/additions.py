@@ -15,7 +15,7 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line
-from decentrl.storage.files import sync_folder
+from decentrl.storage.files import sync_folder, whole_files
 from decentrl.storage.lock import locked_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
@@ -52,56 +52,50 @@ class _State:
     crc: int = 0  # of the last line
     sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
 
+    def row(self) -> tuple[bytes, int]:
+        content = json.dumps(asdict(self)).encode()
+        return content, zlib.crc32(content)
+
 
 class Store:
-    """The additions to a run; :meth:`open` it. Readers see whole additions only."""
+    """The additions to the bundle with the id ``base``. Readers see whole additions only.
 
-    def __init__(self, folder: Path, base: str, grown_from: Mapping[str, Any] | None) -> None:
-        self.file = folder / FILE
-        self._base, self._grown_from = base, dict(grown_from or {})
-        self._lock: ExitStack | None = None  # held by the writer
-        self._thread = threading.RLock()
-        self._connection = _empty(":memory:", base)
-        self._on_disk = False
+    ``grown_from`` is in that bundle if it was compacted: the id of the bundle before, ``base``, and
+    the number of the last of the ``additions`` in it. With it a fold that was interrupted after the
+    bundle was written is recognised, and finished by a writer.
 
-    @classmethod
-    def open(
-        cls,
+    There is one writer at a time. A reader may come before the first addition: it leaves no file,
+    and sees that addition when it is there.
+    """
+
+    def __init__(
+        self,
         folder: Path,
         base: str,
         *,
         write: bool = False,
         grown_from: Mapping[str, Any] | None = None,
-    ) -> Store:
-        """The store in a folder, which stands on the bundle with the id ``base``.
-
-        ``grown_from`` is in that bundle if it was compacted: the id of the bundle
-        before, ``base``, and the number of the last of the ``additions`` in it. With it a fold that
-        was interrupted after the bundle was written is recognised, and finished by a writer.
-
-        There is one writer at a time. A reader may come before the first addition: it leaves no
-        file, and sees that addition when it is there.
-        """
-        store = cls(folder, base, grown_from)
+    ) -> None:
+        self.file = folder / FILE
+        self.base, self._grown_from = base, dict(grown_from or {})
+        self._writes, self._lock = write, _locked(folder) if write else ExitStack()
+        self._thread = threading.RLock()
+        self._connection = _empty(":memory:", base)
+        self._on_disk = False
         try:
-            if write:
-                store._lock = _locked(folder)
-            with store._transaction() as (connection, state):
-                stale = store._read_state(connection) != state
+            with self._transaction() as state:
+                stale = self._read_state() != state
             if write and stale:
-                store.fold(base)
+                self.fold(base)
         except BaseException:
-            store.close()
+            self.close()
             raise
-        return store
 
     def close(self) -> None:
         with self._thread:
             self._connection.close()
             self._on_disk = True  # nothing is to connect again
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -112,121 +106,97 @@ class Store:
     # Reading
 
     @property
-    def base(self) -> str:
-        """The id of the bundle that was added to."""
-        return self._base
-
-    @property
     def last(self) -> int:
         """The number of the last addition; 0 if there is none."""
-        with self._transaction() as (_, state):
+        with self._transaction() as state:
             return state.last
 
     def log(self) -> list[Addition]:
         """Every addition, in order."""
-        with self._transaction() as (connection, state):
-            return [
-                Addition.from_line(line, state.folded) for line in self._lines(connection, state, 0)
-            ]
+        with self._transaction() as state:
+            lines = self._lines(state, 0)
+        return [Addition.from_line(line, line["number"] <= state.folded) for line in lines]
 
     def since(self, number: int) -> list[tuple[Addition, Growth]]:
         """What was added after an addition and is not part of the bundle, in order.
 
         A :class:`BundleError` if that addition was taken back meanwhile.
         """
-        with self._transaction() as (connection, state):
+        with self._transaction() as state:
             return [
-                (Addition.from_line(line, state.folded), self._growth(connection, [line]))
-                for line in self._lines(connection, state, max(number, state.folded))
+                (Addition.from_line(line), Growth.from_pieces(line, self._pieces(line)))
+                for line in self._lines(state, max(number, state.folded))
             ]
-
-    def current(self) -> tuple[int, dict[str, Growth]]:
-        """The number of the last addition, and all that is not part of the bundle, by side."""
-        with self._transaction() as (connection, state):
-            lines = self._lines(connection, state, state.folded)
-            sides = sorted({line["side"] for line in lines})
-            return state.last, {
-                side: self._growth(connection, [line for line in lines if line["side"] == side])
-                for side in sides
-            }
 
     # Writing
 
     def add(self, growth: Growth, source: str, facts: Mapping[str, Any]) -> Addition:
         """Write one addition; it survives whatever happens once this has returned."""
-        self._need_writer()
-        with self._thread, self._errors():
-            if not self._on_disk:
-                self._create()
-        with self._transaction("IMMEDIATE") as (connection, state):
+        with self._transaction(write=True, create=True) as state:
             growth.check(state.sides.get(growth.side))
             crcs = []
             for place, piece in enumerate(growth.pieces()):
                 crcs.append(zlib.crc32(piece))
                 key = state.next << _PIECES | place
-                connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
+                self._connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
             content = json.dumps(growth.line(state.next, source, facts, crcs)).encode()
             crc = zlib.crc32(content, state.crc)
-            connection.execute("INSERT INTO additions VALUES (?, ?, ?)", (state.next, content, crc))
+            row = state.next, content, crc
+            self._connection.execute("INSERT INTO additions VALUES (?, ?, ?)", row)
             side = [growth.first + len(growth.labels), growth.rows.shape[1]]
-            state = replace(
-                state,
-                last=state.next,
-                next=state.next + 1,
-                crc=crc,
-                sides={**state.sides, growth.side: side},
-            )
-            _write_state(connection, state)
-        return Addition.from_line(json.loads(content), state.folded)
+            sides = {**state.sides, growth.side: side}
+            self._change(state, last=state.next, next=state.next + 1, crc=crc, sides=sides)
+        return Addition.from_line(json.loads(content))
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it is part of the bundle."""
-        self._need_writer()
-        with self._transaction("IMMEDIATE") as (connection, state):
+        with self._transaction(write=True) as state:
             if state.last == state.folded:
                 remedy = "what was compacted is part of the bundle" if state.last else None
                 raise InputError("there is no addition to take back", file=self.file, remedy=remedy)
             query = "SELECT number, crc FROM additions WHERE number < ? ORDER BY number DESC"
-            before, crc = connection.execute(query, (state.last,)).fetchone() or (0, 0)
-            (line,) = self._lines(connection, state, before)
+            before, crc = self._connection.execute(query, (state.last,)).fetchone() or (0, 0)
+            (line,) = self._lines(state, before)
             keys = state.last << _PIECES, (state.last + 1) << _PIECES
-            connection.execute("DELETE FROM pieces WHERE key >= ? AND key < ?", keys)
-            connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
+            self._connection.execute("DELETE FROM pieces WHERE key >= ? AND key < ?", keys)
+            self._connection.execute("DELETE FROM additions WHERE number = ?", (state.last,))
             sides = {**state.sides, line["side"]: [line["first"], line["rows"][1]]}
-            _write_state(connection, replace(state, last=before, crc=crc, sides=sides))
-        return Addition.from_line(line, state.folded)
+            self._change(state, last=before, crc=crc, sides=sides)
+        return Addition.from_line(line)
 
     def fold(self, base: str) -> None:
         """The bundle ``base`` now holds all that was added: keep only the log of it."""
-        self._need_writer()
-        with self._transaction("IMMEDIATE") as (connection, state):
-            connection.execute("DELETE FROM pieces")
-            _write_state(connection, replace(state, base=base, folded=state.last, sides={}))
-        self._base, self._grown_from = base, {}
+        with self._transaction(write=True) as state:
+            self._connection.execute("DELETE FROM pieces")
+            self._change(state, base=base, folded=state.last, sides={})
+        self.base, self._grown_from = base, {}
         with suppress(sqlite3.OperationalError), self._thread:  # only gives back the space
             self._connection.execute("VACUUM")
+
+    def _change(self, state: _State, **changes: Any) -> None:
+        row = replace(state, **changes).row()
+        self._connection.execute("UPDATE state SET content = ?, crc = ?", row)
 
     # One transaction
 
     @contextmanager
-    def _transaction(self, kind: str = "DEFERRED") -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """A connection at one moment of the store, and the state then."""
-        with self._thread, self._errors():
-            if not self._on_disk and self.file.exists():
-                self._connect()
-            connection = self._connection
-            connection.execute(f"BEGIN {kind}")
-            try:
-                yield connection, self._standing(self._read_state(connection))
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _transaction(self, write: bool = False, create: bool = False) -> Iterator[_State]:
+        """The connection stays at one moment of the store; gives the state then."""
+        if write and not self._writes:
+            raise ValueError("this store was opened for reading; open it with write=True")
         try:
-            yield
+            with self._thread:
+                if create and not self._on_disk:
+                    self._create()
+                if not self._on_disk and self.file.exists():
+                    self._connect()
+                self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    yield self._standing(self._read_state())
+                    self._connection.execute("COMMIT")
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
         except sqlite3.ProgrammingError:  # as of a store that was closed
             raise
         except UnicodeDecodeError as error:  # of a message of SQLite that quotes what is damaged
@@ -243,29 +213,27 @@ class Store:
             ) from error
 
     def _connect(self) -> None:
-        address = self.file.resolve().as_uri()
-        self._connection.close()
-        self._connection = _connection(f"{address}?mode={'ro' if self._lock is None else 'rw'}")
+        def version_in(mode: str) -> int:
+            self._connection.close()
+            self._connection = _connection(f"{self.file.resolve().as_uri()}?{mode}")
+            return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
         try:
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            version = version_in("mode=rw" if self._writes else "mode=ro")
         except sqlite3.OperationalError as error:
             # Readers share a file beside the store, which a folder may forbid to make. They can do
             # without where nothing waits in the log to be moved into the store.
             log = self.file.with_name(f"{FILE}-wal")
             waiting = log.exists() and log.stat().st_size
-            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._lock is not None or waiting:
+            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._writes or waiting:
                 raise
-            self._connection.close()
-            self._connection = _connection(f"{address}?immutable=1")
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            version = version_in("immutable=1")
         if version > VERSION:
-            raise BundleError(
-                f"{self.file}: format version {version}, but this decentrl reads {VERSION}; "
-                "upgrade decentrl"
-            )
+            known = f"this decentrl reads {VERSION}; upgrade decentrl"
+            raise BundleError(f"{self.file}: format version {version}, but {known}")
         if version != VERSION:
             raise self._damaged(f"format version {version}")
-        if self._lock is not None:
+        if self._writes:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             # What one large addition took is not kept as a log for the small ones.
@@ -274,16 +242,11 @@ class Store:
 
     def _create(self) -> None:
         """An empty store; it appears whole, so that no reader finds half of one."""
-        part = self.file.with_name(f"{FILE}.part")
-        for rest in (part, part.with_name(f"{part.name}-journal")):
-            rest.unlink(missing_ok=True)
-        _empty(str(part), self._base).close()
-        part.replace(self.file)
+        with whole_files(self.file) as (part,):
+            for rest in (part, part.with_name(f"{part.name}-journal")):
+                rest.unlink(missing_ok=True)
+            _empty(str(part), self.base).close()
         sync_folder(self.file.parent)
-
-    def _need_writer(self) -> None:
-        if self._lock is None:
-            raise ValueError("this store was opened for reading; open it with write=True")
 
     def _damaged(self, why: str) -> BundleError:
         return BundleError(f"{self.file}: damaged ({why}); copy the run again")
@@ -297,32 +260,32 @@ class Store:
             raise self._damaged("a checksum differs")
         return content
 
-    def _read_state(self, connection: sqlite3.Connection) -> _State:
-        rows = connection.execute("SELECT content, crc FROM state").fetchall()
-        (last,) = connection.execute("SELECT max(number) FROM additions").fetchone()
-        state = _State(**json.loads(self._checked(*(rows[0] if rows else (None, None)))))
+    def _read_state(self) -> _State:
+        found = self._connection.execute("SELECT content, crc FROM state").fetchone()
+        (last,) = self._connection.execute("SELECT max(number) FROM additions").fetchone()
+        state = _State(**json.loads(self._checked(*(found or (None, None)))))
         if (last or 0) != state.last:
             raise self._damaged("an addition is missing")
         return state
 
     def _standing(self, state: _State) -> _State:
         """The state as seen from the bundle."""
-        if state.base == self._base:
+        if state.base == self.base:
             return state
         if state.last == 0:  # nothing that would depend on a bundle
-            return replace(state, base=self._base, sides={})
+            return replace(state, base=self.base, sides={})
         grown_from = self._grown_from.get("base"), self._grown_from.get("additions")
         if grown_from == (state.base, state.last):
-            return replace(state, base=self._base, folded=state.last, sides={})
+            return replace(state, base=self.base, folded=state.last, sides={})
         raise BundleError(
             f"{self.file}: these additions were made to another bundle than the one beside them; "
             "load the run again if it was compacted just now, else restore its bundle"
         )
 
-    def _lines(self, connection: sqlite3.Connection, state: _State, after: int) -> list[Line]:
+    def _lines(self, state: _State, after: int) -> list[Line]:
         """The lines of the log after a number."""
         query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
-        rows = connection.execute(query, (after,)).fetchall()
+        rows = self._connection.execute(query, (after,)).fetchall()
         before = 0
         if after:
             if not rows or rows[0][0] != after:
@@ -342,15 +305,12 @@ class Store:
             raise self._damaged("the end of the log is missing")
         return lines
 
-    def _growth(self, connection: sqlite3.Connection, lines: Sequence[Line]) -> Growth:
-        """What additions to one side brought together."""
-
-        def piece(line: Line, place: int) -> bytes:
+    def _pieces(self, line: Line) -> Iterator[bytes]:
+        """What is kept beside a line."""
+        for place, crc in enumerate(line["pieces"]):
             key = line["number"] << _PIECES | place
-            found = connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
-            return self._checked((found.fetchone() or [None])[0], line["pieces"][place])
-
-        return Growth.joined(lines, piece)
+            found = self._connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
+            yield self._checked((found.fetchone() or [None])[0], crc)
 
 
 def _connection(address: str) -> sqlite3.Connection:
@@ -365,8 +325,8 @@ def _connection(address: str) -> sqlite3.Connection:
 
 def _empty(place: str, base: str) -> sqlite3.Connection:
     connection = _connection(place)
-    connection.executescript(f"BEGIN; {_SCHEMA} INSERT INTO state VALUES (NULL, NULL); COMMIT")
-    _write_state(connection, _State(base))
+    connection.executescript(_SCHEMA)
+    connection.execute("INSERT INTO state VALUES (?, ?)", _State(base).row())
     return connection
 
 
@@ -388,8 +348,3 @@ def _locked(folder: Path) -> ExitStack:
                 f"{folder}: another process is adding to this run; wait until it has finished"
             )
         return stack.pop_all()
-
-
-def _write_state(connection: sqlite3.Connection, state: _State) -> None:
-    content = json.dumps(asdict(state)).encode()
-    connection.execute("UPDATE state SET content = ?, crc = ?", (content, zlib.crc32(content)))

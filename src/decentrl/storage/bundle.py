@@ -16,7 +16,6 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -28,8 +27,8 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
 from decentrl.storage.files import replace_folder, sync_file, sync_folder
-from decentrl.storage.kinds import KINDS, AnyTask, Kind, KindName, kind_for
-from decentrl.storage.mapped import CheckedFile, MappedRows, MappedTensors, fingerprint, mapped_rows
+from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
+from decentrl.storage.mapped import CheckedFile, MappedTensors, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,32 +61,23 @@ class Bundle(Generic[C, T]):
     grown_from: dict[str, Any] | None = None
     id: str | None = None
 
-    @property
-    def mapped_vectors(self) -> dict[str, MappedRows]:
-        """The vectors, to be read row by row."""
-        return mapped_rows(self.vectors)
-
-    @property
-    def mapped_memory(self) -> dict[str, MappedRows]:
-        """The memory, to be read row by row."""
-        return mapped_rows(self.memory)
-
 
 def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
     """Write to a temporary folder beside the target and rename it, so that no half is left."""
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     kind = kind_for(bundle.task)
+    arrays = {name: torch.tensor(array) for name, array in kind.task_arrays(bundle.task).items()}
+    tensors = {"weights": bundle.weights, "vectors": bundle.vectors, "matching": bundle.matching}
+    tensors |= {"memory": bundle.memory} if bundle.memory else {}
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
-        save_file(_plain(bundle.weights), part / "weights.safetensors")
-        save_file(_plain(bundle.vectors), part / "vectors.safetensors")
-        save_file(_plain(bundle.matching), part / "matching.safetensors")
-        if bundle.memory:
-            save_file(_plain(bundle.memory), part / "memory.safetensors")
-        save_file(_task_tensors(kind, bundle.task), part / "graphs.safetensors")
+        for name, contents in {**tensors, "graphs": arrays}.items():
+            plain = {key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()}
+            save_file(plain, part / f"{name}.safetensors")
         _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
         (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
         (part / "README.md").write_text(bundle.card, "utf-8")
@@ -110,14 +100,13 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
         sync_folder(part)
         replace_folder(part, folder)
         sync_folder(folder.parent)
-    except (OSError, SafetensorError) as error:
+    except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
+        if not isinstance(error, OSError | SafetensorError):
+            raise
         raise BundleError(
             f"{folder}: cannot be written ({error}); make room there, or choose another place"
         ) from error
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,27 +120,14 @@ class Manifest:
     folder: Path  # the bundle
     values: Mapping[str, Any]
     file: tuple[int, ...]  # which file it was read from
+    kind: Kind
+    id: str  # the checksum over all of the bundle, which no other bundle has
+    origin: dict[str, Any] | None  # of which bundle, and how many additions, it grew, if it did
 
     def __fspath__(self) -> str:
         return str(self.run)
 
     __str__ = __fspath__
-
-    @cached_property
-    def kind(self) -> Kind:
-        """Whether it is an aligner or a predictor, and what that means."""
-        return KINDS[self.values["kind"]]
-
-    @property
-    def id(self) -> str:
-        """The checksum over all of the bundle, which no other bundle has."""
-        return str(self.values["sha256"])
-
-    @property
-    def origin(self) -> dict[str, Any] | None:
-        """Of which bundle, and how many additions, this one grew; None if it was trained."""
-        origin: dict[str, Any] | None = self.values.get("grown_from")
-        return origin
 
     def is_current(self) -> bool:
         """Whether the bundle is still the one that was opened; nothing is read again."""
@@ -169,8 +145,12 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
     """
     if isinstance(run, Manifest):
         return run
-    if write:
-        recover_bundle(Path(run))
+    target = Path(run, "bundle")
+    if write and not target.exists():
+        # Killed between moving the old bundle away and the new one in: where folders cannot change
+        # places in one step.
+        for left in sorted(target.parent.glob(f".{target.name}.old-*"))[-1:]:
+            left.rename(target)
     return _read_manifest(Path(run), bundle_folder(run))
 
 
@@ -182,26 +162,22 @@ def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[A
     """
     opened = folder if isinstance(folder, Manifest) else _read_manifest(folder, folder)
     found, manifest, folder = opened.kind, opened.values, opened.folder
-    if found is not KINDS[kind]:
+    if found.name != kind:
         raise BundleError(
             f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
             f"load it with {found.model}.load"
         )
-    files = {name: CheckedFile(folder / name, x) for name, x in manifest["files"].items()}
-    small = sum(file.size for file in files.values()) < LARGE
-    for file in files.values():
-        if small or not file.in_blocks:
-            file.verify_whole()
+    small = sum(x["bytes"] for x in manifest["files"].values()) < LARGE
+    files = {name: CheckedFile(folder / name, x, small) for name, x in manifest["files"].items()}
     tensors = {
         name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
     }
     try:
         values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
-        config = found.settings.from_stored(values)
         labels = _read_labels(files["labels.parquet"], found.label_names)
-        arrays = {k: t.numpy() for k, t in tensors["graphs.safetensors"].items()}
+        arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
         return Bundle(
-            config,
+            found.settings.from_stored(values),
             found.make_task(manifest["name"], labels, arrays),
             tensors["weights.safetensors"],
             tensors["vectors.safetensors"],
@@ -221,11 +197,6 @@ def bundle_folder(run: str | PathLike[str]) -> Path:
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such run; give the folder that a run has written")
     return folder if (folder / MANIFEST).exists() else folder / "bundle"
-
-
-def kind_of(run: str | PathLike[str]) -> KindName:
-    """Whether a run holds an aligner or a predictor."""
-    return open_bundle(run).kind.name
 
 
 def bundle_id(run: str | PathLike[str]) -> str:
@@ -249,21 +220,19 @@ def _read_manifest(run: Path, folder: Path) -> Manifest:
         raise BundleError(
             f"{path}: damaged, it is not the JSON that a run writes; copy the run again"
         ) from error
+    version, kind = manifest.get("version"), manifest.get("kind")
     if manifest.get("format") != FORMAT:
         raise BundleError(f"{path}: this was not written by decentrl; give a finished run")
-    if manifest.get("version") not in range(1, VERSION + 1):
-        raise BundleError(
-            f"{path}: format version {manifest.get('version')}, but this decentrl reads versions "
-            f"up to {VERSION}; upgrade decentrl"
-        )
+    if version not in range(1, VERSION + 1):
+        known = f"this decentrl reads versions up to {VERSION}; upgrade decentrl"
+        raise BundleError(f"{path}: format version {version}, but {known}")
     if _sealed({k: v for k, v in manifest.items() if k != "sha256"}).encode() != content:
         raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
-    if manifest.get("kind") not in KINDS:
-        raise BundleError(
-            f"{path}: it holds a {manifest.get('kind')}, which this decentrl does not know; "
-            "upgrade decentrl"
-        )
-    return Manifest(run, folder, manifest, identity)
+    if kind not in KINDS:
+        remedy = "which this decentrl does not know; upgrade decentrl"
+        raise BundleError(f"{path}: it holds a {kind}, {remedy}")
+    origin = manifest.get("grown_from")
+    return Manifest(run, folder, manifest, identity, KINDS[kind], manifest["sha256"], origin)
 
 
 def _identity(path: Path) -> tuple[int, ...]:
@@ -278,38 +247,15 @@ def _sealed(manifest: Mapping[str, Any]) -> str:
     return json.dumps({**manifest, "sha256": seal}, indent=2) + "\n"
 
 
-def recover_bundle(run: Path) -> None:
-    """Put the old bundle back where a process was killed between taking it away and the new one.
-
-    That happens only where folders cannot change places in one step.
-    """
-    target = run / "bundle"
-    left = sorted(run.glob(f".{target.name}.old-*")) if not target.exists() else []
-    if left:
-        left[-1].rename(target)
-
-
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def _task_tensors(kind: Kind, task: AnyTask) -> dict[str, Tensor]:
-    import torch
-
-    arrays = kind.task_arrays(task)
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
-
-
 def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = [
-        pa.table({"vocabulary": pa.array([name] * len(words), pa.string()), "label": labels})
-        for name, words in vocabularies.items()
-        for labels in [words.to_arrow()]
-    ]
-    pq.write_table(pa.concat_tables(tables), path)
+    names = [pa.repeat(name, len(words)) for name, words in vocabularies.items()]
+    labels = [words.to_arrow() for words in vocabularies.values()]
+    columns = {"vocabulary": names, "label": labels}
+    table = {name: pa.chunked_array(parts, pa.string()) for name, parts in columns.items()}
+    pq.write_table(pa.table(table), path)
 
 
 def _read_labels(file: CheckedFile, names: tuple[str, ...]) -> dict[str, Vocabulary]:

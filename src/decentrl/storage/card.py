@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from decentrl._version import __version__
@@ -13,32 +13,9 @@ from decentrl.storage.kinds import AnyTask, kind_for
 
 QUALITY = "Quality on the test"
 """How the part about quality begins, for commands that print it in another way."""
-
-
-@dataclass(frozen=True)
-class _Words:
-    """What the cards of the two kinds do not share."""
-
-    measured: str
-    places: dict[str, str]  # the columns that name a row, by their keys
-    metrics: tuple[str, ...]
-    use: str
-
-
-_WORDS = {
-    "aligner": _Words(
-        "links, tie-aware",
-        {"direction": "direction", "matcher": "matcher", "candidates": "candidates",
-         "subset": "entities"},
-        ("hits@1", "hits@10", "mrr"),
-        'Aligner.load("RUN").match(top=5)',
-    ),
-    "predictor": _Words(
-        "triples, filtered, tie-aware",
-        {"name": "questions"},
-        ("mrr", "hits@1", "hits@3", "hits@10"),
-        'Predictor.load("RUN").predict(head="…", relation="…")',
-    ),
+_TITLES = {
+    "subset": "entities", "name": "questions",
+    "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mrr": "MRR",
 }  # fmt: skip
 
 
@@ -50,7 +27,17 @@ def model_card(
     ``quality`` is what an older card has on it (:func:`quality_of`), used if there are no results.
     """
     kind = kind_for(task)
-    words = _WORDS[kind.name]
+    if results:
+        names = kind.quality
+        titles = [_TITLES.get(name, name) for name in names]
+        rule = ["---" if isinstance(results[0][name], str) else "---:" for name in names]
+        rows = [
+            [_cell(name, row[name]) for name in names]
+            for row in results
+            if row.get("group") != "relation"
+        ]
+        table = [f"| {' | '.join(cells)} |" for cells in (titles, rule, *rows)]
+        quality = "\n".join([f"{QUALITY} {kind.measured}, fractions:", "", *table])
     lines = [
         f"# {task.name}: entity {kind.about}",
         "",
@@ -59,25 +46,13 @@ def model_card(
         *_data(task),
         f"- data (SHA-256): `{task.content_hash()}`",
         "",
+        *([quality, ""] if quality else []),
+        "```python",
+        f"from decentrl import {kind.model}",
+        kind.example,
+        "```",
     ]
-    if results:
-        names = [*words.places.values(), "n", *(_title(name) for name in words.metrics)]
-        rule = ["---"] * len(words.places) + ["---:"] * (1 + len(words.metrics))
-        rows = [
-            [
-                *(str(row[key]) for key in words.places),
-                f"{row['n']:,}",
-                *(f"{row[name]:.3f}" for name in words.metrics),
-            ]
-            for row in results
-            if row.get("group") != "relation"
-        ]
-        lines += [f"{QUALITY} {words.measured}, fractions:", ""]
-        lines += [f"| {' | '.join(cells)} |" for cells in (names, rule, *rows)] + [""]
-    elif quality:
-        lines += [quality, ""]
-    code = ["```python", f"from decentrl import {kind.model}", words.use, "```"]
-    return "\n".join([*lines, *code]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 alignment_card = prediction_card = model_card
@@ -85,21 +60,20 @@ alignment_card = prediction_card = model_card
 
 def quality_of(card: str) -> str:
     """The part of a card about quality; empty if there is none."""
-    start = card.find(QUALITY)
-    if start < 0:
-        return ""
-    part = card[start:]
-    table = part.find("|")
-    return part[: part.find("\n\n", table)] if table >= 0 else ""
+    found = re.search(rf"{QUALITY}.*?\|(?=\n\n)", card, re.DOTALL)
+    return found[0] if found else ""
 
 
-def _title(metric: str) -> str:
-    return metric.upper() if metric == "mrr" else metric.capitalize()
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if name == "n" else f"{value:.3f}"
 
 
 def _data(task: AnyTask) -> list[str]:
     """What the task holds, a line each."""
     held_out = f"{len(task.valid):,} to validate, {len(task.test):,} to test"
+    arrived = ""
     if isinstance(task, GraphTask):
         graph, new = task.graph, task.new_entities
         lines = [
@@ -114,7 +88,7 @@ def _data(task: AnyTask) -> list[str]:
             for side, graph in (("left", task.left), ("right", task.right))
         ]
         lines.append(f"- links: {len(task.train):,} to train, {held_out}")
-        later, arrived = sum(map(len, task.auxiliary or ())), ""
+        later = sum(map(len, task.auxiliary or ()))
     if task.open_world:
         lines.append(f"- open world: {later:,} triples arrived after training{arrived}")
     return lines

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from decentrl.errors import ConfigError, InputError
 from decentrl.storage.files import whole_files
-from decentrl.storage.index.exact import Vectors, rows_of
+from decentrl.storage.index.exact import Vectors
 
 Matrix = npt.NDArray[np.float32]
 Block = tuple["Part", list[str], Matrix]
@@ -74,7 +74,9 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
     if len(parts) != 1 and format != "parquet":
         raise ConfigError(f"{format} has no place for the side; export one side, or use parquet")
     path = Path(path)
-    files = _names(path) if format == "npy" else (path,)
+    # The labels first, so that a matrix that is there has its labels.
+    names = [f"{path.name.removesuffix('.npy')}.{end}" for end in ("labels.txt", "npy")]
+    files = tuple(map(path.with_name, names)) if format == "npy" else (path,)
     for file in files:
         if file.is_dir():
             raise InputError("this is a folder", file=file, remedy="name a file")
@@ -90,21 +92,12 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
     return Exported(files, written, entities - written)
 
 
-def _names(path: Path) -> tuple[Path, Path]:
-    """The labels first, so that a matrix that is there has its labels."""
-    stem = path.name.removesuffix(".npy")
-    return path.with_name(f"{stem}.labels.txt"), path.with_name(f"{stem}.npy")
-
-
 def _matrices(part: Part) -> Iterator[Matrix]:
     n, dim = part.vectors.shape
     size = max(1, BLOCK // (4 * max(1, dim)))
     for start in range(0, n, size):
-        rows = slice(start, min(start + size, n))
-        if isinstance(part.vectors, np.ndarray):
-            yield part.vectors[rows]
-        else:
-            yield rows_of(part.vectors, rows).detach().cpu().numpy()
+        some = part.vectors[start : min(start + size, n)]
+        yield some if isinstance(some, np.ndarray) else some.detach().cpu().numpy()
 
 
 def _blocks(parts: Sequence[Part]) -> Iterator[Block]:
@@ -125,18 +118,18 @@ def _write_parquet(parts: Sequence[Part], shape: tuple[int, int], files: Sequenc
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    vector = pa.list_(pa.float32(), shape[1])
+    schema = pa.schema({"entity": pa.string(), "side": pa.string(), "vector": vector})
     sided = any(part.side is not None for part in parts)
-    fields = [("entity", pa.string()), *([("side", pa.string())] if sided else [])]
-    schema = pa.schema([*fields, ("vector", pa.list_(pa.float32(), shape[1]))])
+    if not sided:
+        schema = schema.remove(1)
     # Vectors hardly repeat: a dictionary of their numbers only costs time.
     with pq.ParquetWriter(files[0], schema, use_dictionary=["side"] if sided else False) as writer:
         for part, labels, matrix in _blocks(parts):
             numbers = pa.array(np.ascontiguousarray(matrix).reshape(-1), pa.float32())
-            columns = [pa.array(labels, pa.string())]
-            if sided:
-                columns.append(pa.array([part.side] * len(labels), pa.string()))
-            columns.append(pa.FixedSizeListArray.from_arrays(numbers, shape[1]))
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+            vectors = pa.FixedSizeListArray.from_arrays(numbers, shape[1])
+            columns = {"entity": labels, "side": [part.side] * len(labels), "vector": vectors}
+            writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
 
 
 def _write_npy(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Path]) -> None:

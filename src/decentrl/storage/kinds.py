@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy.typing as npt
 
 from decentrl.config import Config, PredictionConfig, Settings
 from decentrl.data.alignment_task import AlignmentTask
@@ -16,13 +18,9 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Arrays = Mapping[str, npt.NDArray[Any]]
-
 KindName = Literal["aligner", "predictor"]
 AnyTask = AlignmentTask | GraphTask
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,9 @@ class Kind:
     graphs: tuple[str, ...]  # fields of the task, as are the next two
     arrays: tuple[str, ...]
     later: tuple[str, ...]  # arrays of an open world; those of two graphs are a pair
+    quality: tuple[str, ...]  # columns of the table of quality on its card
+    measured: str  # what that table is about
+    example: str  # how it is asked
 
     @property
     def two_graphs(self) -> bool:
@@ -76,11 +77,11 @@ class Kind:
             KnowledgeGraph(entities, relations, arrays[graph])
             for graph, entities, relations in zip(self.graphs, words[::2], words[1::2], strict=True)
         ]
-        later: list[Any] = []
-        for field in self.later:
-            pair = [f"{field}.{graph}" for graph in self.graphs]
-            paired = all(part in arrays for part in pair)
-            later.append(tuple(arrays[part] for part in pair) if paired else arrays.get(field))
+        pairs = [[f"{field}.{graph}" for graph in self.graphs] for field in self.later]
+        later: list[Any] = [
+            tuple(arrays[part] for part in pair) if pair[0] in arrays else arrays.get(field)
+            for field, pair in zip(self.later, pairs, strict=True)
+        ]
         return self.task(name, *graphs, *(arrays[field] for field in self.arrays), *later)
 
 
@@ -96,6 +97,9 @@ KINDS: dict[str, Kind] = {
         graphs=("left", "right"),
         arrays=("train", "valid", "test"),
         later=("auxiliary", "unknown"),
+        quality=("direction", "matcher", "candidates", "subset", "n", "hits@1", "hits@10", "mrr"),
+        measured="links, tie-aware",
+        example='Aligner.load("RUN").match(top=5)',
     ),
     "predictor": Kind(
         name="predictor",
@@ -108,6 +112,9 @@ KINDS: dict[str, Kind] = {
         graphs=("graph",),
         arrays=("valid", "test"),
         later=("auxiliary", "new_entities"),
+        quality=("name", "n", "mrr", "hits@1", "hits@3", "hits@10"),
+        measured="triples, filtered, tie-aware",
+        example='Predictor.load("RUN").predict(head="…", relation="…")',
     ),
 }
 

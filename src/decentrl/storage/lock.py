@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +26,19 @@ _BYTE = 1 << 30
 @contextmanager
 def locked_file(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, made if there is none; yields False if another process has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o644), False
     try:
-        free = _try_lock(descriptor)
-        try:
-            yield free
-        finally:
-            if free and fcntl is None:  # closing alone would release it some time later
-                _windows_lock(descriptor, "LK_UNLCK")
+        with suppress(BlockingIOError, PermissionError):
+            if fcntl is None:
+                _windows_lock(descriptor, "LK_NBLCK")
+            else:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        yield free
     finally:
+        if free and fcntl is None:  # closing alone would release it some time later
+            _windows_lock(descriptor, "LK_UNLCK")
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        if fcntl is None:
-            _windows_lock(descriptor, "LK_NBLCK")
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
 
 
 def _windows_lock(descriptor: int, mode: str) -> None:

@@ -59,11 +59,11 @@ class CheckedFile:
 
     Args:
         path: an error about the file begins with it.
-        expected: its :func:`fingerprint` when it was written. Without checksums of blocks the whole
-            file is one block.
+        expected: its :func:`fingerprint` when it was written.
+        whole: verify all of it at once, as is done where there are no checksums of blocks.
     """
 
-    def __init__(self, path: Path, expected: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, expected: Mapping[str, Any], whole: bool = False) -> None:
         self.path, self._expected = path, expected
         if not path.is_file():
             raise BundleError(f"{path}: this file of the bundle is missing; copy the run again")
@@ -82,35 +82,27 @@ class CheckedFile:
             raise self._changed()
         self._block = expected.get("block_bytes", max(1, self.size))
         self._verified = np.zeros(-(-self.size // self._block), bool)
-
-    @property
-    def in_blocks(self) -> bool:
-        """Whether its blocks can be verified one by one."""
-        return "block_crc32" in self._expected
-
-    def verify_whole(self) -> None:
-        """Compare the SHA-256 of the whole file."""
-        if hashlib.sha256(self.buffer).hexdigest() != self._expected["sha256"]:
-            raise self._changed()
-        self._verified[:] = True
+        if whole or "block_crc32" not in expected:
+            if hashlib.sha256(self.buffer).hexdigest() != expected["sha256"]:
+                raise self._changed()
+            self._verified[:] = True
 
     def verify(self, starts: Ids, stops: Ids) -> None:
         """Verify all blocks of the bytes ``starts[i]`` to ``stops[i]``, if that was not done yet.
 
-        Both are int64[n]; no range may be empty.
+        Both are int64[n].
         """
         if self._verified.all():
             return
-        n = len(self._verified)
-        first, behind = starts // self._block, (stops - 1) // self._block + 1
+        n, some = len(self._verified), starts < stops
+        first, behind = starts[some] // self._block, (stops[some] - 1) // self._block + 1
         steps = np.bincount(first, minlength=n + 1) - np.bincount(behind, minlength=n + 1)
         for block in np.flatnonzero((steps.cumsum()[:n] > 0) & ~self._verified):
             self._verify_block(int(block))
 
     def content(self) -> memoryview:
         """All bytes, verified."""
-        if self.size:
-            self.verify(np.array([0]), np.array([self.size]))
+        self.verify(np.array([0]), np.array([self.size]))
         return memoryview(self.buffer)
 
     def header(self) -> memoryview:
@@ -128,9 +120,6 @@ class CheckedFile:
         return BundleError(f"{self.path}: damaged ({problem}); copy the run again")
 
     def _verify_block(self, block: int) -> None:
-        if not self.in_blocks:
-            self.verify_whole()
-            return
         start = block * self._block
         found = zlib.crc32(memoryview(self.buffer)[start : start + self._block])
         if f"{found:08x}" != self._expected["block_crc32"][8 * block : 8 * block + 8]:
@@ -153,17 +142,11 @@ class MappedRows:
 
     def __init__(self, tensor: Tensor, file: CheckedFile | None = None, start: int = 0) -> None:
         self._tensor, self._file, self._start = tensor, file, start
-        self._row_bytes = tensor.nbytes // max(1, len(tensor))
         self.shape = tuple(tensor.shape)
+        self._row_bytes = math.prod(self.shape[1:]) * tensor.itemsize
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    def rows(self, chosen: slice) -> Tensor:
-        """The rows of a slice, without copying: [k, ...]."""
-        start, stop, _ = chosen.indices(len(self))
-        self._verify(np.array([start]), np.array([stop]))
-        return self._tensor[chosen]
 
     def take(self, ids: Ids | Tensor) -> Tensor:
         """A copy of the rows with these ids, int64[k]: [k, ...]."""
@@ -178,13 +161,13 @@ class MappedRows:
 
     def all(self) -> Tensor:
         """Every row, without copying: [n, ...]."""
-        return self.rows(slice(None))
+        self._verify(np.array([0]), np.array([len(self) if self.shape else 1]))
+        return self._tensor
 
     def _verify(self, first: Ids, behind: Ids) -> None:
         """Verify rows ``first[i]`` to ``behind[i]``."""
-        some = (first < behind) & (self._row_bytes > 0)
-        if self._file is not None and some.any():
-            starts, stops = first[some] * self._row_bytes, behind[some] * self._row_bytes
+        if self._file is not None:
+            starts, stops = first * self._row_bytes, behind * self._row_bytes
             self._file.verify(self._start + starts, self._start + stops)
 
 
@@ -192,34 +175,28 @@ class MappedTensors(Mapping[str, "Tensor"]):
     """The tensors of a safetensors file; each is verified when it is first asked for."""
 
     def __init__(self, file: CheckedFile) -> None:
-        self._file, header = file, file.header()
+        header = file.header()
         try:
-            entries = dict(json.loads(bytes(header[8:])))
+            entries = json.loads(bytes(header[8:]))
             entries.pop("__metadata__", None)
-            self._places = {
+            self._rows = {
                 name: _mapped(file, entries[name], len(header)) for name in sorted(entries)
             }
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise file.damaged(f"no file of tensors: {error}") from error
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor, start = self._places[name]
-        if tensor.nbytes:
-            self._file.verify(np.array([start]), np.array([start + tensor.nbytes]))
-        return tensor
+        return self._rows[name].all()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
     def rows(self) -> dict[str, MappedRows]:
         """The same tensors, to be read row by row."""
-        return {
-            name: MappedRows(tensor, self._file, start)
-            for name, (tensor, start) in self._places.items()
-        }
+        return self._rows
 
 
 def mapped_rows(tensors: Mapping[str, Tensor]) -> dict[str, MappedRows]:
@@ -229,8 +206,8 @@ def mapped_rows(tensors: Mapping[str, Tensor]) -> dict[str, MappedRows]:
     return {name: MappedRows(tensor) for name, tensor in tensors.items()}
 
 
-def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> tuple[Tensor, int]:
-    """A tensor over the bytes of a file, not verified, and where it starts.
+def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> MappedRows:
+    """A tensor over the bytes of a file.
 
     ``entry`` is what the header, of so many bytes, has on it: dtype, shape and place behind it.
     """
@@ -243,5 +220,6 @@ def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> tuple[T
         raise ValueError("a tensor is not where its header places it")
     start += header
     if not size:  # torch makes no tensor of nothing
-        return torch.empty(shape, dtype=dtype), start
-    return torch.frombuffer(file.buffer, dtype=dtype, count=size, offset=start).view(shape), start
+        return MappedRows(torch.empty(shape, dtype=dtype))
+    tensor = torch.frombuffer(file.buffer, dtype=dtype, count=size, offset=start)
+    return MappedRows(tensor.view(shape), file, start)

@@ -8,52 +8,33 @@ first, so that neither block sizes nor threads change an answer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from decentrl.errors import ConfigError, InputError
-
 BLOCK = 16 << 20
 """Bytes that the scores of a block, and vectors that are read for it, may take at once."""
-_QUERIES = 512  # at once: more would make a block's rows too few for a fast product
+Found = tuple[Tensor, Tensor]
+"""The best scores of each query, float32[b, top], and their ids; filled up with -inf and -1."""
 
 
-class Rows(Protocol):
-    """Vectors that need not be in memory: float32[n, d], each of length 1 or 0."""
+class Vectors(Protocol):
+    """Vectors float32[n, d], each of length 1 or 0: a tensor, or rows made as they are read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
     def __len__(self) -> int: ...
 
-    def rows(self, chosen: slice, /) -> Tensor:
-        """float32[k, d], the vectors of consecutive ids."""
+    def __getitem__(self, chosen: slice | Tensor, /) -> Tensor:
+        """float32[k, d], the vectors of some ids, int64[k]."""
         ...
 
 
-Vectors = Tensor | Rows
-
-
-def rows_of(vectors: Vectors, chosen: slice) -> Tensor:
-    """float32[k, d], the vectors of consecutive ids."""
-    return vectors[chosen] if isinstance(vectors, Tensor) else vectors.rows(chosen)
-
-
-class ExactIndex:
-    """Compares every query with every candidate, in blocks; the vectors are not copied.
-
-    Args:
-        vectors: float32[n, d], of length 1 or 0.
-        block: bytes that a block may take.
-    """
-
-    def __init__(self, vectors: Vectors, block: int = BLOCK) -> None:
-        self.vectors, self.block = vectors, block
-
-    def __len__(self) -> int:
-        return len(self.vectors)
+class Index(ABC):
+    """What both indexes share: queries are searched a block at a time, and the best kept."""
 
     def search(
         self,
@@ -63,60 +44,60 @@ class ExactIndex:
         scale: float = 1.0,
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Found:
         """See :class:`decentrl.matching.point.Search`."""
-        check(queries, self.vectors.shape[1], top, scale)
-        scores, ids = nothing(len(queries), top, torch.device("cpu"))
-        for start in range(0, len(queries), _QUERIES):
-            some = slice(start, start + _QUERIES)
-            found = self._search(queries[some], top, scale, bias, allowed)
-            scores[some], ids[some] = found[0].cpu(), found[1].cpu()
+        blocks = torch.split(queries, self._queries_at_once(top))
+        found = [self._search(block, top, scale, bias, allowed) for block in blocks]
+        scores, ids = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
         return scores, ids
+
+    @abstractmethod
+    def _queries_at_once(self, top: int) -> int: ...
+
+    @abstractmethod
+    def _search(
+        self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
+    ) -> Found: ...
+
+
+class ExactIndex(Index):
+    """Compares every query with every candidate, in blocks; the vectors are not copied."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
+
+    def _queries_at_once(self, top: int) -> int:
+        return 512  # more would make a block's rows too few for a fast product
 
     def _search(
         self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Found:
         n, dim = self.vectors.shape
+        device = self.vectors[:0].device
+        queries = queries.to(device)
+        bias = None if bias is None else bias.to(device)
         # Of a tensor a block is a view, which takes nothing beside its scores.
         numbers = len(queries) if isinstance(self.vectors, Tensor) else max(dim, len(queries))
-        size = max(1, self.block // (4 * numbers))
+        size = max(1, BLOCK // (4 * max(1, numbers)))
         slack = _slack(queries, dim, scale, bias)
-        best: tuple[Tensor, Tensor] | None = None
+        best = nothing(queries, top)
         for start in range(0, n, size):
             ids = slice(start, min(start + size, n))
-            block = rows_of(self.vectors, ids)
-            device = block.device
-            queries, slack = queries.to(device), slack.to(device)
-            best = best or nothing(len(queries), top, device)
-            extra = None if bias is None else bias[ids].to(device)
+            block = self.vectors[ids]
             rough = torch.matmul(queries * scale, block.t())
-            if extra is not None:
-                rough += extra
+            if bias is not None:
+                rough += bias[ids]
             if allowed is not None:
                 rough.masked_fill_(~allowed[ids].to(device), -torch.inf)
             rows, columns = _candidates(rough, top, best[0][:, -1:], slack)
-            sums = pair_scores(queries, rows, block, columns, scale)
-            if extra is not None:
-                sums += extra[columns]
-            best = merge(best, rows, sums.float(), columns + start)
-        return best or nothing(len(queries), top, queries.device)
+            best = better(best, queries, rows, block, columns, columns + start, scale, bias)
+        return best
 
 
-def check(queries: Tensor, dim: int, top: int, scale: float) -> None:
-    if top < 1:
-        raise ConfigError(f"top is {top}; it must be at least 1")
-    if scale <= 0:
-        raise ConfigError(f"scale is {scale}; it must be above 0")
-    if queries.dim() != 2 or queries.shape[1] != dim:
-        raise InputError(
-            f"queries of the shape {list(queries.shape)} for vectors of {dim} numbers",
-            remedy=f"give a matrix [b, {dim}]",
-        )
-
-
-def nothing(b: int, top: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    scores = torch.full((b, top), -torch.inf, device=device)
-    return scores, torch.full((b, top), -1, device=device)
+def nothing(queries: Tensor, top: int) -> Found:
+    """What is found before anything was looked at."""
+    scores = queries.new_full((len(queries), top), -torch.inf)
+    return scores, torch.full_like(scores, -1, dtype=torch.int64)
 
 
 def _slack(queries: Tensor, dim: int, scale: float, bias: Tensor | None) -> Tensor:
@@ -138,7 +119,7 @@ def _candidates(rough: Tensor, top: int, known: Tensor, slack: Tensor) -> tuple[
     # A group is every so manieth column, as neighbours often have neighbouring ids.
     groups = min(m, 32 * top)
     whole = m - m % groups
-    grouped = rough[:, :whole].view(len(rough), -1, groups)
+    grouped = rough[:, :whole].view(len(rough), m // groups, groups)
     best = grouped.amax(1)
     if groups >= top:  # so many at least reach the last of these
         known = torch.maximum(known, best.topk(top, dim=1).values[:, -1:])
@@ -153,27 +134,34 @@ def _candidates(rough: Tensor, top: int, known: Tensor, slack: Tensor) -> tuple[
     return rows[order], columns[order]
 
 
-def pair_scores(
-    queries: Tensor, rows: Tensor, block: Tensor, columns: Tensor, scale: float
-) -> Tensor:
-    """float64[p], scale · queries[rows]·block[columns] for p pairs."""
+def better(
+    best: Found,
+    queries: Tensor,
+    rows: Tensor,
+    vectors: Tensor,
+    columns: Tensor,
+    ids: Tensor,
+    scale: float,
+    bias: Tensor | None,
+) -> Found:
+    """The best of those found before, and of p more pairs: queries[rows] and vectors[columns].
+
+    ``ids`` of the vectors, int64[p], are higher than those found before, and ascending.
+    """
     sums = queries.new_empty(len(rows), dtype=torch.float64)
-    step = max(1, (8 << 20) // (8 * max(1, block.shape[1])))
+    step = max(1, (8 << 20) // (8 * max(1, vectors.shape[1])))
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
-        pairs = queries[rows[some]].double() * block[columns[some]].double()
+        pairs = queries[rows[some]].double() * vectors[columns[some]].double()
         sums[some] = pairs.sum(1)
-    return sums.mul_(scale)
+    sums *= scale
+    if bias is not None:
+        sums += bias[ids]
 
-
-def merge(
-    best: tuple[Tensor, Tensor], rows: Tensor, scores: Tensor, ids: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The best of those found before, [b, top], and of new ones [p] with higher ids, ascending."""
     b, top = best[0].shape
     known = torch.arange(b, device=rows.device).repeat_interleave(top)
     rows = torch.cat((known, rows))
-    scores = torch.cat((best[0].reshape(-1), scores))
+    scores = torch.cat((best[0].reshape(-1), sums.float()))
     ids = torch.cat((best[1].reshape(-1), ids))
     order = scores.sort(descending=True, stable=True).indices
     order = order[rows[order].sort(stable=True).indices]

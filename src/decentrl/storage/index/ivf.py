@@ -5,84 +5,77 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from os import PathLike
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.errors import BundleError, ConfigError, InputError, MissingExtraError
-from decentrl.storage.index.exact import (
-    BLOCK,
-    ExactIndex,
-    Vectors,
-    check,
-    merge,
-    nothing,
-    pair_scores,
-    rows_of,
-)
+from decentrl.errors import BundleError, MissingExtraError
+from decentrl.storage.files import whole_files
+from decentrl.storage.index.exact import BLOCK, ExactIndex, Found, Index, Vectors, better, nothing
 
 TARGET_RECALL = 0.97
 """Share of its own vectors' 10 nearest that a built index finds, by the probes it chooses."""
 ROUNDS = 6  # of k-means; more find little more in clear clusters
-FORMAT, VERSION = "decentrl-index", 1
+FORMAT = "decentrl-index 2"
 
 
-class FaissIndex:
+class FaissIndex(Index):
     """Compares a query only with the candidates in the lists nearest to it (IVF of FAISS).
 
     What it finds has the same scores as from :class:`ExactIndex`; it may miss some. How many of
     the lists a search looks into, ``probes``, is chosen by :meth:`build` such that 97 % of the 10
-    nearest neighbours of the vectors themselves are found; ``recall`` is what was measured.
-    Other queries like them find 98 % among 500,000 vectors in clear clusters, in about a
-    millisecond. The less clear the clusters, and the more of them share a list, the more lists it
-    looks into: in vectors without any clusters into all, and then :class:`ExactIndex` is faster
-    (``benchmarks/nearest.py``).
+    nearest neighbours of the vectors themselves are found. Other queries like them find 98 % among
+    500,000 vectors in clear clusters, in about a millisecond. The less clear the clusters, and the
+    more of them share a list, the more lists it looks into: in vectors without any clusters into
+    all, and then :class:`ExactIndex` is faster (``benchmarks/nearest.py``).
 
     The lists are by ``query·candidate`` alone: a bias orders anew the ``4 · top + 64`` best.
 
-    Attributes:
-        stamp: what the index was built of, in the caller's words; kept with it, so that the
-            caller notices an index of other vectors.
+    Args:
+        vectors: float32[n, d]; their ids are 0..n-1.
+        centres: float32[lists, d], of length 1. A vector is in the list of the nearest.
+        lists: int32[m], the list of each of the first m vectors, and only these are put in;
+            default: all vectors, into the nearest list.
+        stamp: what the vectors are, in the caller's words; kept in the file, so that an index of
+            other vectors is noticed.
     """
 
-    def __init__(self, index: Any, probes: int, recall: float, stamp: str) -> None:
-        self._index = index
-        self._centres = torch.from_numpy(index.quantizer.reconstruct_n(0, index.nlist))
-        self.probes, self.recall, self.stamp = probes, recall, stamp
+    def __init__(
+        self, vectors: Vectors, centres: Tensor, lists: Tensor | None = None, stamp: str = ""
+    ) -> None:
+        faiss = _faiss()
+        quantizer = faiss.IndexFlatIP(centres.shape[1])
+        quantizer.add(_numpy(centres))
+        self._index = faiss.IndexIVFFlat(
+            quantizer, centres.shape[1], len(centres), faiss.METRIC_INNER_PRODUCT
+        )
+        self._index.set_direct_map_type(faiss.DirectMap.Hashtable)
+        self._index.is_trained = True
+        self._centres, self.stamp = centres, stamp
+        self.probes = self.lists = len(centres)
+        n = len(vectors) if lists is None else len(lists)
+        self._lists = torch.empty(n, dtype=torch.int32) if lists is None else lists
+        size = max(1, BLOCK // (4 * max(1, centres.shape[1])))
+        for start in range(0, n, size):
+            ids = torch.arange(start, min(start + size, n))
+            some = slice(start, start + len(ids))
+            block = vectors[some]
+            if lists is None:
+                self._lists[some] = _nearest(block, centres)
+            self._put(ids, block, self._lists[some])
 
     @classmethod
-    def build(
-        cls, vectors: Vectors, *, lists: int | None = None, seed: int = 0, stamp: str = ""
-    ) -> FaissIndex:
-        """An index of the vectors float32[n, d]; their ids are 0..n-1.
-
-        Args:
-            lists: how many; default: 4·√n, but 39 vectors to a list at least.
-            seed: chooses the sample that the lists are learned from.
-        """
-        faiss = _faiss()
-        n, dim = vectors.shape
-        if lists is None:
-            lists = max(1, min(int(4 * math.sqrt(n)), n // 39))
-        if not 1 <= lists <= max(1, n):
-            raise ConfigError(f"{lists} lists for {n} vectors; use 1 to {max(1, n)}")
-        chance = torch.Generator().manual_seed(seed)
-        quantizer = faiss.IndexFlatIP(dim)
-        quantizer.add(_numpy(_centres(_sample(vectors, 48 * lists, chance)[0], lists, chance)))
-        index = faiss.IndexIVFFlat(quantizer, dim, lists, faiss.METRIC_INNER_PRODUCT)
-        index.set_direct_map_type(faiss.DirectMap.Hashtable)
-        index.is_trained = True
-        self = cls(index, lists, 1.0, stamp)
-        for start, block in _blocks(vectors):
-            self.add(torch.arange(start, start + len(block)), block)
+    def build(cls, vectors: Vectors, stamp: str = "") -> FaissIndex:
+        """An index with 4·√n lists, but 39 vectors to a list at least."""
+        n = len(vectors)
+        lists = max(1, min(int(4 * math.sqrt(n)), n // 39))
+        chance = torch.Generator().manual_seed(0)
+        sample = _sample(vectors, 48 * lists, chance)[0]
+        self = cls(vectors, _centres(sample, lists, chance), stamp=stamp)
         if lists > 1:
             self._choose_probes(vectors, *_sample(vectors, 256, chance))
         return self
@@ -94,144 +87,124 @@ class FaissIndex:
         """
         near = ExactIndex(vectors).search(queries, 11)[1]
         near = near.masked_fill(near == own[:, None], -1)
-        for probes in (2**i for i in range(2, 64)):
-            self.probes = min(probes, self._index.nlist)
+        self.probes, enough = 2, False
+        while not enough and self.probes < self.lists:
+            self.probes = min(2 * self.probes, self.lists)
             found = self.search(queries, 11)[1]
             hits = (near[:, :, None] == found[:, None, :]).any(2) & (near >= 0)
-            self.recall = (hits.sum() / (near >= 0).sum().clamp(min=1)).item()
-            if self.recall >= TARGET_RECALL or probes >= self._index.nlist:
-                return
+            enough = bool(hits.sum() >= TARGET_RECALL * (near >= 0).sum())
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
-    @property
-    def lists(self) -> int:
-        return int(self._index.nlist)
-
     def add(self, ids: Tensor, vectors: Tensor) -> None:
-        """Add the vectors float32[k, d] of ids int64[k]; those already there are replaced."""
-        different = len(set(ids.tolist()))
-        if not different == len(ids) == len(vectors):
-            raise InputError(
-                f"{different} different ids for {len(vectors)} vectors",
-                remedy="give each vector an id of its own",
-            )
+        """Add the vectors float32[k, d] of distinct ids int64[k]; those there are replaced."""
         self.remove(ids)
         if len(ids):
-            lists = _nearest(vectors, self._centres.to(vectors.device))
-            # FAISS reads these while they are named here; it keeps copies.
-            arrays = [_numpy(tensor) for tensor in (vectors, ids, lists)]
-            self._index.add_core(len(ids), *map(_faiss().swig_ptr, arrays))
+            self._put(ids, vectors, _nearest(vectors, self._centres))
 
-    def remove(self, ids: Tensor) -> int:
-        """Remove the ids int64[k]; returns how many of them were there."""
-        if not len(ids) or not len(self):
-            return 0
-        gone = _faiss().IDSelectorArray(ids.cpu().numpy())
-        return int(self._index.remove_ids(gone))
+    def remove(self, ids: Tensor) -> None:
+        """Remove the ids int64[k], as far as they are there."""
+        if len(ids) and len(self):
+            self._index.remove_ids(_faiss().IDSelectorArray(ids.numpy()))
 
-    def search(
-        self,
-        queries: Tensor,
-        top: int,
-        *,
-        scale: float = 1.0,
-        bias: Tensor | None = None,
-        allowed: Tensor | None = None,
-        probes: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """See :class:`decentrl.matching.point.Search`.
+    def _put(self, ids: Tensor, vectors: Tensor, lists: Tensor) -> None:
+        # FAISS reads these while they are named here; it keeps copies.
+        arrays = [_numpy(tensor) for tensor in (vectors, ids, lists.long())]
+        self._index.add_core(len(ids), *map(_faiss().swig_ptr, arrays))
 
-        Args:
-            probes: how many lists to look into; default: ``self.probes``.
-        """
-        dim = self._index.d
-        check(queries, dim, top, scale)
-        faiss = _faiss()
-        options = {"nprobe": min(probes or self.probes, self.lists)}
-        if allowed is not None:
-            bits = _packed(allowed)
-            options["sel"] = faiss.IDSelectorBitmap(bits)
-        asked = faiss.SearchParametersIVF(**options)
-        wanted = max(1, min(4 * top + 64, len(self)))
-        scores, ids = nothing(len(queries), top, torch.device("cpu"))
-        size = max(1, BLOCK // (4 * dim * wanted))
-        with _threads(len(queries)):
-            for start in range(0, len(queries), size):
-                some = slice(start, start + size)
-                found = self._search(queries[some].cpu(), top, wanted, asked, scale, bias)
-                scores[some], ids[some] = found
-        return scores, ids
+    # Searching
+
+    def _wanted(self, top: int) -> int:
+        """How many candidates of a query FAISS is asked for."""
+        return max(1, min(4 * top + 64, len(self)))
+
+    def _queries_at_once(self, top: int) -> int:
+        return max(1, BLOCK // (4 * self._centres.shape[1] * self._wanted(top)))
 
     def _search(
-        self, queries: Tensor, top: int, wanted: int, asked: Any, scale: float, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Of the ``wanted`` nearest that FAISS finds, asked so, the best by their true scores."""
-        near = torch.from_numpy(self._index.search(_numpy(queries), wanted, params=asked)[1])
-        near = near.sort(dim=1).values  # of equal scores the lower id first
+        self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
+    ) -> Found:
+        """Of the nearest that FAISS finds, the best by their true scores."""
+        faiss, queries = _faiss(), queries.cpu()
+        options = {"nprobe": self.probes}
+        if allowed is not None:
+            bits = np.packbits(allowed.cpu().numpy(), bitorder="little")
+            options["sel"] = faiss.IDSelectorBitmap(bits)
+        asked = faiss.SearchParametersIVF(**options)
+        # No more threads than queries: the others only wait, and on busy cores that takes long.
+        threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(max(1, min(threads, len(queries))))
+        try:
+            near = self._index.search(_numpy(queries), self._wanted(top), params=asked)[1]
+        finally:
+            faiss.omp_set_num_threads(threads)
+        near = torch.from_numpy(near).sort(dim=1).values  # of equal scores the lower id first
         rows, columns = (near >= 0).nonzero().T
-        candidates = near[rows, columns]
-        best = nothing(len(queries), top, queries.device)
-        if not len(candidates):
+        ids = near[rows, columns]
+        best = nothing(queries, top)
+        if not len(ids):
             return best
-        held = torch.from_numpy(self._index.reconstruct_batch(candidates.numpy()))
-        sums = pair_scores(queries, rows, held, torch.arange(len(held)), scale)
-        if bias is not None:
-            sums += bias.cpu()[candidates]
-        return merge(best, rows, sums.float(), candidates)
+        held = torch.from_numpy(self._index.reconstruct_batch(ids.numpy()))
+        bias = None if bias is None else bias.cpu()
+        return better(best, queries, rows, held, torch.arange(len(held)), ids, scale, bias)
 
     # Keeping
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write one file, whole or not at all: what FAISS writes, the stamp, and a checksum."""
-        path = Path(path)
-        about = {"format": FORMAT, "version": VERSION, "stamp": self.stamp}
-        about |= {"probes": self.probes, "recall": self.recall}
-        tail = json.dumps(about).encode()
-        # Two processes that build it at once must not write into one file.
-        temporary = path.with_name(f"{path.name}.part-{os.getpid()}")
-        try:
-            _faiss().write_index(self._index, str(temporary))
-            with temporary.open("r+b") as file:
-                file.seek(0, os.SEEK_END)
-                file.write(tail + struct.pack("<I", len(tail)))
-                file.flush()
-                file.write(_digest(file, file.tell()))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    def save(self, path: Path) -> None:
+        """Write centres and lists, as the index was made: a file whole or not at all.
+
+        It does not hold the vectors. FAISS neither writes nor reads it: a file that somebody else
+        made could have FAISS write to other files.
+        """
+        from safetensors.torch import save
+
+        about = {"format": FORMAT, "stamp": self.stamp, "probes": str(self.probes)}
+        about["sha256"] = _checksum(about, self._centres, self._lists)
+        with whole_files(path) as (part,):
+            part.write_bytes(save({"centres": self._centres, "lists": self._lists}, about))
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> FaissIndex:
-        """Read what :meth:`save` wrote; any damage is an error that names the file."""
-        faiss, path = _faiss(), Path(path)
-        if not path.is_file():
-            raise BundleError(f"{path}: no such index; build it first")
-        with path.open("rb") as file:
-            end = path.stat().st_size - 32
-            if end < 4 or _digest(file, end) != file.read(32):
-                raise BundleError(f"{path}: damaged (its checksum differs); build the index again")
-            file.seek(end - 4)
-            (size,) = struct.unpack("<I", file.read(4))
-            file.seek(max(0, end - 4 - size))
-            try:
-                about = dict(json.loads(file.read(size)))
-            except ValueError:
-                about = {}
-        if about.get("format") != FORMAT or about.get("version") != VERSION:
-            raise BundleError(
-                f"{path}: not an index of the format {FORMAT} {VERSION}; build the index again"
-            )
+    def load(cls, path: Path, vectors: Vectors, stamps: Sequence[str]) -> FaissIndex:
+        """Read what :meth:`save` wrote of these vectors, or of the first of them.
+
+        Any damage, and a stamp that is not among ``stamps``, is an error that names the file.
+        """
+        from safetensors import SafetensorError, safe_open
+
         try:
-            index = faiss.read_index(str(path))
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise BundleError(f"{path}: cannot be read ({reason}); build it again") from error
-        return cls(index, about["probes"], about["recall"], about["stamp"])
+            with safe_open(path, "pt") as file:
+                about = file.metadata() or {}
+                centres, lists = (file.get_tensor(name).clone() for name in ("centres", "lists"))
+            if about.pop("sha256", "") != _checksum(about, centres, lists):
+                raise ValueError("its checksum differs")
+            if about["format"] != FORMAT or about["stamp"] not in stamps:
+                raise ValueError("it is of other vectors")
+            probes = int(about["probes"])
+            dtypes, dims = (centres.dtype, lists.dtype), (centres.dim(), lists.dim())
+            if (
+                dtypes != (torch.float32, torch.int32)
+                or dims != (2, 1)
+                or centres.shape[1] != vectors.shape[1]
+                or len(lists) > len(vectors)
+                or not ((lists >= 0) & (lists < len(centres))).all()
+                or not centres.isfinite().all()
+                or not 1 <= probes <= len(centres)
+            ):
+                raise ValueError("its numbers are not those of an index")
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise BundleError(f"{path}: cannot be used ({error}); build the index again") from error
+        self = cls(vectors, centres, lists, about["stamp"])
+        self.probes = probes
+        return self
+
+
+def _checksum(about: Mapping[str, str], *tensors: Tensor) -> str:
+    """SHA-256 of what a file holds."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for tensor in tensors:
+        digest.update(_numpy(tensor))
+    return digest.hexdigest()
 
 
 def _faiss() -> Any:
@@ -240,18 +213,6 @@ def _faiss() -> Any:
     except ImportError:
         raise MissingExtraError("an approximate index", "faiss-cpu", "ann") from None
     return faiss
-
-
-@contextmanager
-def _threads(queries: int) -> Iterator[None]:
-    """No more threads than queries: the others only wait, and on busy cores that takes long."""
-    faiss = _faiss()
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(max(1, min(before, queries)))
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 def _numpy(vectors: Tensor) -> Any:
@@ -278,6 +239,7 @@ def _centres(sample: Tensor, lists: int, chance: torch.Generator) -> Tensor:
 
 def _nearest(vectors: Tensor, centres: Tensor) -> Tensor:
     """int64[n], the centre of the highest cosine for each of the vectors float32[n, d]."""
+    centres = centres.to(vectors.device)
     size = max(1, (8 << 20) // (4 * len(centres)))
     nearest = torch.empty(len(vectors), dtype=torch.int64, device=vectors.device)
     for start in range(0, len(vectors), size):
@@ -286,32 +248,7 @@ def _nearest(vectors: Tensor, centres: Tensor) -> Tensor:
     return nearest
 
 
-def _packed(allowed: Tensor) -> Any:
-    return np.packbits(allowed.cpu().numpy(), bitorder="little")
-
-
-def _blocks(vectors: Vectors) -> Iterator[tuple[int, Tensor]]:
-    """The vectors in blocks, each with its first id."""
-    n, dim = vectors.shape
-    size = max(1, BLOCK // (4 * max(1, dim)))
-    for start in range(0, n, size):
-        yield start, rows_of(vectors, slice(start, min(start + size, n)))
-
-
 def _sample(vectors: Vectors, size: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
     """At most so many of the vectors, float32[k, d] on the CPU, and their ids, ascending."""
     ids = torch.randperm(len(vectors), generator=chance)[:size].sort().values
-    sample = torch.empty(len(ids), vectors.shape[1])
-    for start, block in _blocks(vectors):
-        inside = (ids >= start) & (ids < start + len(block))
-        sample[inside] = block[(ids[inside] - start).to(block.device)].cpu()
-    return sample, ids
-
-
-def _digest(file: IO[bytes], end: int) -> bytes:
-    """SHA-256 of the file up to ``end``, where it is left."""
-    file.seek(0)
-    digest = hashlib.sha256()
-    while block := file.read(min(1 << 20, end - file.tell())):
-        digest.update(block)
-    return digest.digest()
+    return vectors[ids].cpu(), ids
