@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from decentrl.cli import ask, data, grow, train
 from decentrl.cli.console import plain_console
@@ -36,7 +37,7 @@ def _version(show: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -55,8 +56,8 @@ for _command in FIRST:
 
 @app.command()
 def settings(
-    preset: Annotated[str, typer.Argument(help="Whose values to show.")] = DEFAULT_PRESET,
-    task: Annotated[str, typer.Option(help="alignment or prediction.")] = "alignment",
+    preset: Annotated[str, Argument(help="Whose values to show.")] = DEFAULT_PRESET,
+    task: Annotated[str, Option(help="alignment or prediction.")] = "alignment",
     as_json: Json = False,
 ) -> None:
     """Every setting that --set can change, its value in a preset, and what it means."""

@@ -6,26 +6,23 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.output import tsv_row, write_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = [
-    "Results", "escape", "mark", "metric_cells", "number_columns", "plain_console", "plain_table",
-    "print_answers", "print_json", "print_lines", "wide_console",
-]  # fmt: skip
+    from decentrl.data.results import ResultTable
 
 Results = Mapping[str, Any]
 SHOWN = 50
 """Rows of answers that a terminal shows."""
+LABELS = ("left", "right", "head", "relation", "tail", "question", "best match", "best answer",
+          "truth", "entity", "neighbour", "source")  # fmt: skip
+"""Columns that may be wrapped."""
 
 
 def plain_console(stderr: bool = False, markup: bool = True) -> Console:
@@ -41,50 +38,28 @@ def wide_console(stderr: bool = False) -> Console:
     return console
 
 
-def print_lines(console: Console, *lines: str) -> None:
+def print_lines(console: Console, *lines: str | Table) -> None:
     """Print lines as they are: labels and paths may contain brackets, and get copied."""
     for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=isinstance(line, str), markup=False)
 
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def plain_table(title: str, *names: str, wrap: Sequence[str] = ()) -> Table:
+def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:
     """A table with few lines and little space: nine columns fit into eighty characters."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
     for name in names:
-        table.add_column(name, no_wrap=name not in wrap)
+        side: Literal["left", "right"] = "right" if name in numbers else "left"
+        table.add_column(name, justify=side, no_wrap=name not in LABELS)
     return table
 
 
-def number_columns(table: Table, *names: str) -> None:
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-
-
-def mark(right: bool) -> str:
-    return "[green]✓" if right else "[red]✗"
-
-
-def metric_cells(row: Results, columns: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Metrics as text, with the spread where there are several seeds.
-
-    Args:
-        columns: the digits and the scale (100 for per cent) of each metric.
-    """
-    cells = []
-    for name, (digits, scale) in columns.items():
-        spread = row.get(f"{name}_std")
-        text = f"{scale * row[name]:.{digits}f}"
-        cells.append(text if spread is None else f"{text} ± {scale * spread:.{digits}f}")
-    return cells
-
-
 def print_answers(
-    table: pa.Table,
+    table: ResultTable,
     show: Callable[[Sequence[Results]], Table | str],
     *,
     output: Path | None = None,
@@ -110,5 +85,4 @@ def print_answers(
         if table.num_rows > SHOWN:
             console.print(f"… and {table.num_rows - SHOWN:,} more: write them with -o {file}")
     else:
-        for row in table.to_pylist():
-            print(tsv_row(row), end="")
+        sys.stdout.writelines(map(tsv_row, table.to_pylist()))

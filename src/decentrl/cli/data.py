@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from decentrl.cli.console import plain_console, print_json, print_lines
 from decentrl.cli.options import Json
@@ -18,9 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Dataset = Annotated[
-    str, typer.Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")
-]
+Dataset = Annotated[str, Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")]
 
 
 @app.command("list")
@@ -56,9 +55,7 @@ def list_command(as_json: Json = False) -> None:
 @app.command()
 def info(
     name: Dataset,
-    open_world: Annotated[
-        bool, typer.Option("--open-world", help="With the open-world split.")
-    ] = False,
+    open_world: Annotated[bool, Option("--open-world", help="With the open-world split.")] = False,
     as_json: Json = False,
 ) -> None:
     """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
@@ -80,9 +77,9 @@ def info(
 @app.command()
 def split(
     name: Dataset,
-    output: Annotated[str, typer.Option("--output", "-o", help="The new folder.")],
-    share: Annotated[float, typer.Option(help="Share of test links or entities made new.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+    output: Annotated[str, Option("--output", "-o", help="The new folder.")],
+    share: Annotated[float, Option(help="Share of test links or entities made new.")] = 0.2,
+    seed: Annotated[int, Option(help="Seed of the choice.")] = 0,
 ) -> None:
     """Write a dataset with an open-world split to a new folder.
 
@@ -110,12 +107,10 @@ def split(
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets to fetch.")],
+    names: Annotated[list[str], Argument(metavar="NAME...", help="Datasets to fetch.")],
     base_url: Annotated[
         str | None,
-        typer.Option(
-            envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."
-        ),
+        Option(envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."),
     ] = None,
 ) -> None:
     """Download datasets, check them, and continue what was interrupted."""
