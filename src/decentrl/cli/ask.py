@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from decentrl.cli.console import (
-    Results,
+    number,
     plain_console,
     plain_table,
     print_answers,
@@ -22,7 +20,6 @@ from decentrl.cli.console import (
     wide_console,
 )
 from decentrl.cli.options import (
-    SIDES,
     Ann,
     Device,
     Entity,
@@ -114,10 +111,6 @@ def match(
     The confidence is how likely the best match is right. In an .nt file matches are owl:sameAs
     statements; entities without a match are left out there and have an empty counterpart elsewhere.
     """
-    check_choice("side", side, SIDES)
-    if matcher is not None:
-        check_choice("matcher", matcher, ("cosine", "csls", "sinkhorn"))
-    check_choice("assignment", assign, ("nearest", "mutual", "one-to-one"))
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
@@ -132,10 +125,7 @@ def match(
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
     written += f", {none:,} entities without one" if none else ""
-    print_answers(
-        table, PRINTERS["aligner"].answers,
-        output=output, written=written, as_json=as_json, file="matches.tsv",
-    )  # fmt: skip
+    print_answers(table, output=output, written=written, as_json=as_json, file="matches.tsv")
 
 
 def predict(
@@ -181,11 +171,11 @@ def predict(
     graph = predictor.task.graph
     questions = read_questions(batch, graph.entities, graph.relations) if batch else [parts]
     table = predictor.predict_all(questions, top=top, known=known)
+    written = f"{table.num_rows:,} answers to {len(questions):,} questions"
+    empty = "no new answer; --known also shows the answers that the graph already holds"
     print_answers(
-        table, PRINTERS["predictor"].answers,
-        output=output, written=f"{table.num_rows:,} answers to {len(questions):,} questions",
-        as_json=as_json, file="answers.tsv",
-    )  # fmt: skip
+        table, output=output, written=written, as_json=as_json, file="answers.tsv", empty=empty
+    )
 
 
 def info(run: Run, as_json: Json = False) -> None:
@@ -265,7 +255,7 @@ def explain(
             escape(reason.relation) or "[dim]two steps away",
             reason.role,
             f"{reason.weight:.1%}",
-            "" if reason.moves is None else f"{reason.moves:.4f}",
+            number(reason.moves, 4),
             "after training" if reason.arrived else "",
         )
     console.print(table)
@@ -292,14 +282,7 @@ def neighbours(
     opened, where = open_sides(run, side=side, among=among)
     with load_model(opened, device) as model:
         table = model.neighbours(entity, **where, top=top, ann=ann)
-    print_answers(table, _neighbour_table, as_json=as_json)
-
-
-def _neighbour_table(rows: Sequence[Results]) -> Table:
-    table = plain_table("", "entity", "rank", "cosine", numbers=("rank", "cosine"))
-    for row in rows:
-        table.add_row(escape(row["entity"]), str(row["rank"]), f"{row['cosine']:.4f}")
-    return table
+    print_answers(table, as_json=as_json)
 
 
 def export(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.output import tsv_row, write_table
@@ -23,6 +24,8 @@ SHOWN = 50
 LABELS = ("left", "right", "head", "relation", "tail", "question", "best match", "best answer",
           "truth", "entity", "neighbour", "source")  # fmt: skip
 """Columns that may be wrapped."""
+DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
+"""Digits after the point of what an answer comes with."""
 
 
 def plain_console(stderr: bool = False, markup: bool = True) -> Console:
@@ -60,19 +63,19 @@ def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:
 
 def print_answers(
     table: ResultTable,
-    show: Callable[[Sequence[Results]], Table | str],
     *,
     output: Path | None = None,
     written: str = "",
     as_json: bool = False,
     file: str = "",
+    empty: str = "",
 ) -> None:
     """Answers as a file, as JSON, as a table in a terminal, or else as tab-separated lines.
 
     Args:
-        show: makes the table for a terminal of the first rows.
         written: what to report once ``output`` is there.
         file: suggested as a name where a terminal does not show all rows.
+        empty: shown in a terminal where there are no rows.
     """
     if output is not None:
         write_table(table, output)
@@ -81,8 +84,29 @@ def print_answers(
         print_json(table.to_pylist())
     elif sys.stdout.isatty():
         console = plain_console()
-        console.print(show(table.slice(0, SHOWN).to_pylist()))
+        console.print(_answer_table(table) if table.num_rows or not empty else empty)
         if table.num_rows > SHOWN:
             console.print(f"… and {table.num_rows - SHOWN:,} more: write them with -o {file}")
     else:
         sys.stdout.writelines(map(tsv_row, table.to_pylist()))
+
+
+def _answer_table(table: ResultTable) -> Table:
+    rows = table.slice(0, SHOWN).to_pylist()
+    names = [x for x in table.column_names if x != "known" or any(row[x] for row in rows)]
+    shown = plain_table("", *names, numbers=("rank", *DIGITS))
+    for row in rows:
+        shown.add_row(*(_answer_cell(name, row[name]) for name in names))
+    return shown
+
+
+def _answer_cell(name: str, value: Any) -> str:
+    if name in DIGITS:
+        return number(value, DIGITS[name])
+    if name == "known":
+        return "yes" if value else ""
+    return "[dim]none" if value is None else escape(str(value))
+
+
+def number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

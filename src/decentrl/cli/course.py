@@ -110,12 +110,7 @@ def _train(
             done.append(read_results(folder))
             continue
         used = replace(config, seed=seed)
-        with _phases(printer.finish) as (on_read, on_trained):
-
-            def on_start(task: Any, on_read: Callable[[], None] = on_read) -> None:
-                on_read()
-                _announce(console, printer, plan.sources, task)
-
+        with _phases(console, printer, plan.sources) as (on_start, on_trained):
             model, results = runs.make_run(
                 job, plan.sources, used, folder,
                 device=plan.device, resume=plan.resume and (folder / runs.CONFIG).exists(),
@@ -128,6 +123,34 @@ def _train(
     if seeds:
         runs.write_results(output, summary)
     return summary, samples
+
+
+@contextmanager
+def _phases(
+    console: Console, printer: Printer, sources: Any
+) -> Iterator[tuple[Callable[[Any], None], Callable[[], None]]]:
+    """On a terminal, what goes on before and after training, which draws a bar of its own.
+
+    Yields what to call with the task, once it is read, and after training.
+    """
+    terminal = plain_console(stderr=True)
+    status = terminal.status("reading")
+
+    def on_start(task: Any) -> None:
+        status.stop()
+        _announce(console, printer, sources, task)
+
+    def on_trained() -> None:
+        status.update(printer.finish)
+        if terminal.is_terminal:
+            status.start()
+
+    if terminal.is_terminal:
+        status.start()
+    try:
+        yield on_start, on_trained
+    finally:
+        status.stop()
 
 
 def _announce(console: Console, printer: Printer, sources: Any, task: Any) -> None:
@@ -164,22 +187,3 @@ def _refuse_changes(asked: Plan, begun: Plan) -> None:
             f"{begun.first} was not begun with {', '.join(other)}; leave that out to go on, or "
             "start a new run"
         )
-
-
-@contextmanager
-def _phases(finish: str) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """On a terminal, what goes on before and after training, which draws a bar of its own.
-
-    Yields what to call when training begins, and when it has ended.
-    """
-    console = plain_console(stderr=True)
-    if not console.is_terminal:
-        yield lambda: None, lambda: None
-        return
-    with console.status("reading") as status:
-
-        def on_trained() -> None:
-            status.update(finish)
-            status.start()
-
-        yield status.stop, on_trained

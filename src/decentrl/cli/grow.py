@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,6 @@ from decentrl.cli.options import Device, Json, Run, open_sides, open_test
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
-    from decentrl.data.table import Table
     from decentrl.growth.drift import Drift
     from decentrl.storage.additions import Addition
 
@@ -56,6 +55,7 @@ def add(
     decentrl add run tuesday.tsv --side left
     """
     from decentrl.data.readers import read_table
+    from decentrl.data.table import column_ids
     from decentrl.runs.sources import load_model
 
     opened, where = open_sides(run, write=True, side=side)
@@ -68,9 +68,10 @@ def add(
     with load_model(opened, device, durable=True) as model:
         # In prediction nothing but an embedding is then left to make a vector of.
         alone = not two_graphs and model.config.model.encoder == "none"
-        if strict:
-            with _counting(0, len(files)):
-                _check_relations(model, side, tables)
+        relations = model.growing.sides[side].trained.graph.relations
+        with _counting(0, len(files)):
+            for table in tables if strict else ():
+                column_ids(table, 1, relations, "relation that training has seen")
         for i, table in enumerate(tables):
             last = i == len(files) - 1
             with _counting(i, len(files)):
@@ -96,14 +97,6 @@ def _counting(done: int, count: int) -> Iterator[None]:
             raise
         before = f"{done} of {count} files were added before" if done else "nothing was added"
         raise InputError(f"{error} ({before})") from error
-
-
-def _check_relations(model: Any, side: str, tables: Sequence[Table]) -> None:
-    from decentrl.data.table import column_ids
-
-    relations = model.growing.sides[side].trained.graph.relations
-    for table in tables:
-        column_ids(table, 1, relations, "relation that training has seen")
 
 
 def _line(addition: Addition) -> dict[str, Any]:

@@ -29,7 +29,6 @@ Side = Annotated[
 ]
 Entity = Annotated[str, Argument(metavar="ENTITY", help="Its label.")]
 Top = Annotated[int, Option(help="How many.", min=1)]
-SIDES = ("left", "right")
 
 
 def given(context: typer.Context, *names: str) -> list[str]:
@@ -56,7 +55,7 @@ def open_sides(run: Path, write: bool = False, **sides: str) -> tuple[Manifest, 
     if found and not opened.kind.two_graphs:
         raise ConfigError(f"this run is about one graph; leave out --{next(iter(found))}")
     for side in found.values():
-        check_choice("side", side, SIDES)
+        check_choice("side", side, ("left", "right"))
     return opened, found
 
 

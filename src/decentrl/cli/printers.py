@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from decentrl.cli.console import Results, plain_table, print_lines
+from decentrl.cli.console import Results, number, plain_table, print_lines
 
 if TYPE_CHECKING:
     from decentrl.data.alignment_task import AlignmentTask
@@ -33,7 +33,6 @@ class Printer:
     held_out: tuple[str, str, str]  # without which option, what was held out, what 0 does
     results: Callable[[Console, Results], None]
     samples: Callable[[Sequence[Results]], Table]
-    answers: Callable[[Sequence[Results]], Table | str]
     next_step: str  # what to do with the RUN
     finish: str  # what comes after training
 
@@ -82,16 +81,6 @@ def _sample_links(samples: Sequence[Results]) -> Table:
     for row in samples:
         truth = "" if row["correct"] else row["truth"]
         table.add_row(_mark(row), *map(escape, (row["left"], row["right"], truth)))
-    return table
-
-
-def _show_matches(rows: Sequence[Results]) -> Table:
-    table = plain_table("", "left", "right", "rank", "score", "confidence")
-    for row in rows:
-        labels = ("[dim]none" if row[side] is None else escape(row[side])
-                  for side in ("left", "right"))  # fmt: skip
-        numbers = (_number(row[name], 4) for name in ("score", "confidence"))
-        table.add_row(*labels, str(row["rank"]), *numbers)
     return table
 
 
@@ -150,21 +139,7 @@ def _sample_answers(samples: Sequence[Results]) -> Table:
         if truth and len(row["truth"]) > 2:
             truth += f" and {len(row['truth']) - 2:,} more"
         labels = map(escape, (asked, answer or "none", truth))
-        table.add_row(_mark(row), *labels, _number(row["probability"], 2))
-    return table
-
-
-def _show_answers(rows: Sequence[Results]) -> Table | str:
-    if not rows:
-        return "no new answer; --known also shows the answers that the graph already holds"
-    known = ["known"] if any(row["known"] for row in rows) else []
-    numbers = ("rank", "score", "probability")
-    table = plain_table("", "head", "relation", "tail", *known, *numbers, numbers=numbers)
-    for row in rows:
-        labels = [escape(row[name]) for name in ("head", "relation", "tail")]
-        labels += ["yes" if row["known"] else ""] * len(known)
-        score, chance = _number(row["score"], 4), _number(row["probability"], 3)
-        table.add_row(*labels, str(row["rank"]), score, chance)
+        table.add_row(_mark(row), *labels, number(row["probability"], 2))
     return table
 
 
@@ -178,10 +153,6 @@ def _heading(results: Results) -> str:
 
 def _mark(row: Results) -> str:
     return "[green]✓" if row["correct"] else "[red]✗"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _metric_cells(row: Results, metrics: Iterable[str]) -> list[str]:
@@ -235,7 +206,6 @@ PRINTERS = {
         held_out=("test_links", "links", "trains on all of them"),
         results=_print_links,
         samples=_sample_links,
-        answers=_show_matches,
         next_step="matches  decentrl match {run} --top 5",
         finish="matching",
     ),
@@ -244,7 +214,6 @@ PRINTERS = {
         held_out=("test", "triples", "holds out none"),
         results=_print_triples,
         samples=_sample_answers,
-        answers=_show_answers,
         next_step="answers  decentrl predict {run} --head HEAD --relation RELATION",
         finish="answering",
     ),
