@@ -113,6 +113,10 @@ def test_options_of_the_other_job_are_refused(
 ) -> None:
     done = decentrl("evaluate", people_run, "--links", "links.tsv")
     assert done.err == ("error: this run is about prediction; give --triples instead of --links\n")
-    for options in (("--triples", "t.tsv"), ("--relations",)):
+    about = "error: this run is about alignment; "
+    for options, remedy in (
+        (("--triples", "t.tsv"), "give --links instead of --triples\n"),
+        (("--relations",), "leave out --relations\n"),
+    ):
         done = decentrl("evaluate", world_run, *options)
-        assert done.err.startswith("error: this run is about alignment; it has --links")
+        assert (done.code, done.err) == (2, about + remedy)

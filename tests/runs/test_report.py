@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decentrl.runs.report import PredictionReport, Report, render_prediction_report, render_report
+from decentrl.runs.report.pages import Report, render_report
 
 VOID = {"meta", "br", "wbr"}
 
@@ -84,6 +84,7 @@ def sample(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def report() -> Report:
     return Report(
+        job="alignment",
         title="world: CLDR ↔ GeoNames",
         facts=[("preset", "paper"), ("seed", "0")],
         results=[result(), result(matcher="cosine", **{"hits@1": 0.55})],
@@ -93,16 +94,18 @@ def report() -> Report:
             {"epoch": 3, "loss": 0.25},
         ],
         scores={"right": [0.9, 0.8, 0.7], "wrong": [0.2, 0.85]},
-        by_degree=[
-            {"degree": "1", "n": 1210, "hits@1": 0.412},
-            {"degree": "2-3", "n": 98, "hits@1": 0.733},
+        groups=[
+            {"name": "1", "n": 1210, "hits@1": 0.412},
+            {"name": "2-3", "n": 98, "hits@1": 0.733},
         ],
         samples=[sample(), sample(left="Paris", right="Parigi", score=0.912, correct=True)],
         command="decentrl align --dataset world -o run",
     )
 
 
-EMPTY = Report("a ↔ b", facts=[], results=[], history=[], scores={}, by_degree=[], samples=[])
+EMPTY = Report(
+    "alignment", "a ↔ b", facts=[], results=[], history=[], scores={}, groups=[], samples=[]
+)
 
 
 def test_every_tag_that_opens_closes(report: Report) -> None:
@@ -145,7 +148,7 @@ def test_text_from_outside_stays_text(report: Report, hostile: str) -> None:
                 report,
                 title=hostile,
                 facts=[("preset", hostile), (hostile, "0")],
-                by_degree=[{**row, "degree": hostile} for row in report.by_degree],
+                groups=[{**row, "name": hostile} for row in report.groups],
                 samples=[{**row, "left": hostile, "truth": hostile} for row in report.samples],
                 command=hostile,
             )
@@ -253,7 +256,7 @@ def test_known_and_unknown_appear_only_when_measured(report: Report) -> None:
         ("results", "All results"),
         ("history", "Training"),
         ("scores", "How far to trust a score"),
-        ("by_degree", "Hits@1 by degree"),
+        ("groups", "Hits@1 by degree"),
         ("samples", "A sample of the matches"),
     ],
 )
@@ -322,8 +325,9 @@ def question(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def prediction() -> PredictionReport:
-    return PredictionReport(
+def prediction() -> Report:
+    return Report(
+        job="prediction",
         title="world/geonames",
         facts=[("preset", "paper")],
         results=[
@@ -335,13 +339,14 @@ def prediction() -> PredictionReport:
             answered("relation", "speaks", n=99, mrr=0.222),
         ],
         frequency={"mrr": 0.149, "hits@1": 0.1, "hits@3": 0.16, "hits@10": 0.24, "mr": 709.2},
+        groups=[answered("category", "N-1", n=648, **{"hits@10": 0.75})],
         confidence={"ece": 0.017, "mean": 0.3, "right": 0.31},
         history=[
             {"epoch": 1, "loss": 0.9},
             {"epoch": 2, "loss": 0.4, "valid_mrr": 0.337},
             {"epoch": 3, "loss": 0.25, "valid_mrr": 0.3},
         ],
-        probabilities={"right": [0.9, 0.7, None], "wrong": [0.2, 0.85]},
+        scores={"right": [0.9, 0.7, None], "wrong": [0.2, 0.85]},
         samples=[
             question(),
             question(head="Laiwu", tail="China", correct=True, truth=["China"], probability=0.9),
@@ -351,8 +356,8 @@ def prediction() -> PredictionReport:
     )
 
 
-def test_the_page_of_a_prediction_says_what_it_was_given(prediction: PredictionReport) -> None:
-    page = Page(render_prediction_report(prediction))
+def test_the_page_of_a_prediction_says_what_it_was_given(prediction: Report) -> None:
+    page = Page(render_report(prediction))
     assert (
         "Of 1,006 questions, 33 % are answered right at once and 68 % within the first ten. "
         "By training frequency alone, 24 % would be within the first ten."
@@ -381,23 +386,21 @@ def test_the_page_of_a_prediction_says_what_it_was_given(prediction: PredictionR
 
 
 def test_the_open_world_of_a_prediction_appears_only_when_measured(
-    prediction: PredictionReport,
+    prediction: Report,
 ) -> None:
-    assert "arrived after training" not in Page(render_prediction_report(prediction)).text
+    assert "arrived after training" not in Page(render_report(prediction)).text
     cell = answered("open world", "new query, known answer", n=213, mrr=0.428)
     rows = [*prediction.results[:4], cell, *prediction.results[4:]]
-    page = Page(render_prediction_report(replace(prediction, results=rows)))
+    page = Page(render_report(replace(prediction, results=rows)))
     assert ["By what arrived after training"] in page.rows
     assert "MRR, new asks0.428of 213 with an entity unseen in training" in page.text
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", "\"'><img src=x onerror=a>"])
-def test_text_from_outside_stays_text_in_predictions(
-    prediction: PredictionReport, hostile: str
-) -> None:
-    benign = Page(render_prediction_report(prediction))
+def test_text_from_outside_stays_text_in_predictions(prediction: Report, hostile: str) -> None:
+    benign = Page(render_report(prediction))
     page = Page(
-        render_prediction_report(
+        render_report(
             replace(
                 prediction,
                 title=hostile,
@@ -406,6 +409,7 @@ def test_text_from_outside_stays_text_in_predictions(
                     {**row, "name": hostile} if row["group"] in ("relation", "category") else row
                     for row in prediction.results
                 ],
+                groups=[{**row, "name": hostile} for row in prediction.groups],
                 samples=[
                     {
                         **row,
@@ -429,17 +433,17 @@ def test_text_from_outside_stays_text_in_predictions(
     [
         ("results", "All results"),
         ("results", "Relation by relation"),
-        ("results", "Hits@10 by category"),
+        ("groups", "Hits@10 by category"),
         ("history", "Training"),
-        ("probabilities", "How far to trust a probability"),
+        ("scores", "How far to trust a probability"),
         ("samples", "A sample of the answers"),
     ],
 )
 def test_a_part_of_a_prediction_without_data_disappears_alone(
-    prediction: PredictionReport, part: str, heading: str
+    prediction: Report, part: str, heading: str
 ) -> None:
-    full = Page(render_prediction_report(prediction))
+    full = Page(render_report(prediction))
     empty = type(getattr(prediction, part))()
-    bare = Page(render_prediction_report(replace(prediction, **{part: empty})))
+    bare = Page(render_report(replace(prediction, **{part: empty})))
     assert heading in full.words
     assert heading not in bare.words

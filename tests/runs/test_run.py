@@ -445,7 +445,7 @@ def test_the_report_counts_the_epochs_of_all_stages_in_one_row(
 ) -> None:
     settings = config("training.refit=true", "training.valid=0.4")
     aligner, results = align(sources, settings, tmp_path / "run", device="cpu")
-    report = make_report(aligner, results, None)
+    report = make_report(aligner, results, [], None)
     assert [row["epoch"] for row in aligner.history] == [1, 2, 1, 2]
     assert [row["epoch"] for row in report.history] == [1, 2, 3, 4]
     assert report.matcher == aligner.config.matching.matcher

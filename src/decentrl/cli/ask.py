@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.table import Table
+from rich.markup import escape
+from typer import Argument, Option
 
 from decentrl.cli.console import (
-    Results,
-    escape,
-    number_columns,
+    number,
     plain_console,
     plain_table,
     print_answers,
@@ -31,8 +28,8 @@ from decentrl.cli.options import (
     Side,
     Top,
     check_choice,
-    check_sides,
-    check_test_files,
+    open_sides,
+    open_test,
 )
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, relation_table
@@ -40,47 +37,35 @@ from decentrl.errors import BundleError, ConfigError, InputError
 
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 """What the extension of an exported file means."""
-Matcher = Annotated[
-    str | None, typer.Option(help="cosine, csls or sinkhorn; default: the run's own.")
-]
+KNOWN = ("npy", "parquet", "word2vec")
+Matcher = Annotated[str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")]
 
 
 def evaluate(
     run: Run,
-    links: Annotated[
-        str, typer.Option(help="Alignment: other links than the run's test links.")
-    ] = "",
+    links: Annotated[str, Option(help="Alignment: other links than the run's test links.")] = "",
     triples: Annotated[
-        str, typer.Option(help="Prediction: other triples than the run's test triples.")
+        str, Option(help="Prediction: other triples than the run's test triples.")
     ] = "",
     relations: Annotated[
-        bool, typer.Option("--relations", help="Prediction: each relation on its own, too.")
+        bool, Option("--relations", help="Prediction: each relation on its own, too.")
     ] = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Rank the test links or triples of a finished run again, from its bundle alone."""
-    from decentrl.runs.run import JOBS
-    from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
-
-    opened = open_bundle(run)
+    opened, others = open_test(run, links, triples)
     kind = opened.kind
-    if kind.two_graphs and (triples or relations):
-        raise ConfigError("this run is about alignment; it has --links, no triples or --relations")
-    others = check_test_files(kind.two_graphs, links, triples)
+    if kind.two_graphs and relations:
+        raise ConfigError("this run is about alignment; leave out --relations")
+    from decentrl.runs.run import about
+    from decentrl.runs.sources import load_model
+
     model = load_model(opened, device)
-    rows = model.evaluate(**{"links" if kind.two_graphs else "triples": others}).rows
-    results: dict[str, Any] = {
-        "dataset": model.task.name,
-        "open_world": model.task.open_world,
-        **JOBS[kind.name].about,
-        "preset": model.config.preset,
-        "seed": model.config.seed,
-        "results": rows,
-    }
+    rows = model.evaluate(**others).rows
+    results = {**about(model), "results": rows}
     if not kind.two_graphs:
-        results["frequency"] = model.frequency(others)
+        results["frequency"] = model.frequency(**others)
     if as_json:
         print_json(results)
         return
@@ -93,30 +78,30 @@ def evaluate(
 def match(
     run: Run,
     entities: Annotated[
-        list[str] | None, typer.Argument(metavar="[ENTITY]...", help="Entities to match.")
+        list[str] | None, Argument(metavar="[ENTITY]...", help="Entities to match.")
     ] = None,
-    top: Annotated[int, typer.Option(help="How many matches for each.", min=1)] = 1,
-    side: Annotated[str, typer.Option(help="The side of the entities: left or right.")] = "left",
+    top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
+    side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
     matcher: Matcher = None,
     assign: Annotated[
         str,
-        typer.Option(
+        Option(
             help="nearest: each entity's best; mutual: only pairs that are each other's best; "
             "one-to-one: every entity at most once."
         ),
     ] = "nearest",
     abstain: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--abstain", help="No match below the confidence that was chosen on validation links."
         ),
     ] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(help="No match below this confidence, 0 to 1.")
+        float | None, Option(help="No match below this confidence, 0 to 1.")
     ] = None,
     ann: Ann = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
+        Path | None, Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -126,10 +111,6 @@ def match(
     The confidence is how likely the best match is right. In an .nt file matches are owl:sameAs
     statements; entities without a match are left out there and have an empty counterpart elsewhere.
     """
-    check_choice("side", side, ("left", "right"))
-    if matcher is not None:
-        check_choice("matcher", matcher, ("cosine", "csls", "sinkhorn"))
-    check_choice("assignment", assign, ("nearest", "mutual", "one-to-one"))
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
@@ -144,30 +125,27 @@ def match(
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
     written += f", {none:,} entities without one" if none else ""
-    print_answers(
-        table, PRINTERS["aligner"].answers,
-        output=output, written=written, as_json=as_json, file="matches.tsv",
-    )  # fmt: skip
+    print_answers(table, output=output, written=written, as_json=as_json, file="matches.tsv")
 
 
 def predict(
     run: Run,
-    head: Annotated[str | None, typer.Option(help="The head of the triple.")] = None,
-    relation: Annotated[str | None, typer.Option(help="Its relation.")] = None,
-    tail: Annotated[str | None, typer.Option(help="Its tail.")] = None,
+    head: Annotated[str | None, Option(help="The head of the triple.")] = None,
+    relation: Annotated[str | None, Option(help="Its relation.")] = None,
+    tail: Annotated[str | None, Option(help="Its tail.")] = None,
     batch: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Many questions: a .tsv file of head, relation, tail, one of them empty or ?.",
         ),
     ] = "",
-    top: Annotated[int, typer.Option(help="How many answers for each question.", min=1)] = 10,
+    top: Annotated[int, Option(help="How many answers for each question.", min=1)] = 10,
     known: Annotated[
-        bool, typer.Option("--known", help="Also answers that the graph already holds.")
+        bool, Option("--known", help="Also answers that the graph already holds.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to a .tsv or .parquet file.")
+        Path | None, Option("--output", "-o", help="Write to a .tsv or .parquet file.")
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -193,11 +171,11 @@ def predict(
     graph = predictor.task.graph
     questions = read_questions(batch, graph.entities, graph.relations) if batch else [parts]
     table = predictor.predict_all(questions, top=top, known=known)
+    written = f"{table.num_rows:,} answers to {len(questions):,} questions"
+    empty = "no new answer; --known also shows the answers that the graph already holds"
     print_answers(
-        table, PRINTERS["predictor"].answers,
-        output=output, written=f"{table.num_rows:,} answers to {len(questions):,} questions",
-        as_json=as_json, file="answers.tsv",
-    )  # fmt: skip
+        table, output=output, written=written, as_json=as_json, file="answers.tsv", empty=empty
+    )
 
 
 def info(run: Run, as_json: Json = False) -> None:
@@ -258,10 +236,8 @@ def explain(
     the neighbour (1 - cosine), "role" what the entity is in the triple.
     """
     from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run)
-    where = check_sides(opened.kind.two_graphs, side=side)
+    opened, where = open_sides(run, side=side)
     with load_model(opened, device) as model:
         reasons = model.explain(entity, **where, moved=min(top, 10))
     if as_json:
@@ -271,17 +247,15 @@ def explain(
     if not reasons:
         print_lines(console, f"no triple is about {entity!r}, so its vector is made of nothing")
         return
-    labels = ("neighbour", "relation")
-    table = plain_table(escape(entity), *labels, "role", wrap=labels)
-    number_columns(table, "weight", "moves")
-    table.add_column("arrived", no_wrap=True)
+    names = ("neighbour", "relation", "role", "weight", "moves", "arrived")
+    table = plain_table(escape(entity), *names, numbers=("weight", "moves"))
     for reason in reasons[:top]:
         table.add_row(
             escape(reason.neighbour),
             escape(reason.relation) or "[dim]two steps away",
             reason.role,
             f"{reason.weight:.1%}",
-            "" if reason.moves is None else f"{reason.moves:.4f}",
+            number(reason.moves, 4),
             "after training" if reason.arrived else "",
         )
     console.print(table)
@@ -295,7 +269,7 @@ def neighbours(
     entity: Entity,
     side: Side = "",
     among: Annotated[
-        str, typer.Option(help="An aligner's run: search left or right; default: the entity's.")
+        str, Option(help="An aligner's run: search left or right; default: the entity's.")
     ] = "",
     top: Top = 10,
     ann: Ann = False,
@@ -304,34 +278,22 @@ def neighbours(
 ) -> None:
     """The entities whose vectors are nearest to an entity's, by cosine."""
     from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run)
-    where = check_sides(opened.kind.two_graphs, side=side, among=among)
+    opened, where = open_sides(run, side=side, among=among)
     with load_model(opened, device) as model:
         table = model.neighbours(entity, **where, top=top, ann=ann)
-    print_answers(table, _neighbour_table, as_json=as_json)
-
-
-def _neighbour_table(rows: Sequence[Results]) -> Table:
-    table = plain_table("", "entity", wrap=("entity",))
-    number_columns(table, "rank", "cosine")
-    for row in rows:
-        table.add_row(escape(row["entity"]), str(row["rank"]), f"{row['cosine']:.4f}")
-    return table
+    print_answers(table, as_json=as_json)
 
 
 def export(
     run: Run,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="A .parquet, .npy, .txt or .vec file.")
-    ],
+    output: Annotated[Path, Option("--output", "-o", help="A .parquet, .npy, .txt or .vec file.")],
     format: Annotated[
-        str, typer.Option(help="parquet, npy or word2vec, in place of what the extension means.")
+        str, Option(help="parquet, npy or word2vec, in place of what the extension means.")
     ] = "",
     side: Annotated[
         str,
-        typer.Option(help="An aligner's run: left or right; only parquet can hold both."),
+        Option(help="An aligner's run: left or right; only parquet can hold both."),
     ] = "",
 ) -> None:
     """Write the vectors of all entities to a file for other tools.
@@ -339,23 +301,18 @@ def export(
     .parquet has the columns entity, vector (and side); .npy is a matrix for NumPy, with the labels
     line by line in a .labels.txt beside it; .txt and .vec are word2vec's text, as Gensim reads it.
     """
-    if side:
-        check_choice("side", side, ("left", "right"))
     from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
     from decentrl.storage.export import Part, export_vectors
 
-    opened = open_bundle(run)
-    where = check_sides(opened.kind.two_graphs, side=side)
-    known = sorted(set(FORMATS.values()))
+    opened, where = open_sides(run, side=side)
     if not format and output.suffix not in FORMATS:
         raise InputError(
             f"no format is known for {output.suffix or 'a name without an extension'}",
             file=output,
-            remedy=f"use {', '.join(FORMATS)}, or --format {' | '.join(known)}",
+            remedy=f"use {', '.join(FORMATS)}, or --format {' | '.join(KNOWN)}",
         )
     format = format or FORMATS[output.suffix]
-    check_choice("format", format, tuple(known))
+    check_choice("format", format, KNOWN)
     if not where and format != "parquet" and opened.kind.two_graphs:
         raise ConfigError(
             f"{format} holds one graph; add --side left or --side right, or write parquet"

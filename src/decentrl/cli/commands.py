@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from decentrl.cli import ask, data, grow, train
 from decentrl.cli.console import plain_console
-from decentrl.cli.options import Json
+from decentrl.cli.options import Json, check_choice
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
-from decentrl.errors import ConfigError
 
 app = typer.Typer(
     help="Entity representations for open-world knowledge graphs: align two graphs or complete "
@@ -22,7 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
-GROWING = "A graph that grows"
 
 
 def _version(show: bool) -> None:
@@ -36,33 +35,20 @@ def _version(show: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
 
 
-FIRST: tuple[Callable[..., None], ...] = (
-    train.align, train.complete, ask.evaluate, ask.match, ask.predict, ask.info,
-)  # fmt: skip
-THEN: tuple[Callable[..., None], ...] = (
-    grow.add, grow.undo, grow.log, grow.compact, ask.explain, ask.neighbours, grow.drift,
-    train.refit, ask.export,
-)  # fmt: skip
-for _command in FIRST:
-    app.command()(_command)
-
-
-@app.command()
 def settings(
-    preset: Annotated[str, typer.Argument(help="Whose values to show.")] = DEFAULT_PRESET,
-    task: Annotated[str, typer.Option(help="alignment or prediction.")] = "alignment",
+    preset: Annotated[str, Argument(help="Whose values to show.")] = DEFAULT_PRESET,
+    task: Annotated[str, Option(help="alignment or prediction.")] = "alignment",
     as_json: Json = False,
 ) -> None:
     """Every setting that --set can change, its value in a preset, and what it means."""
     kinds: dict[str, type[Settings]] = {"alignment": Config, "prediction": PredictionConfig}
-    if task not in kinds:
-        raise ConfigError(f"no task {task!r}; there are: {', '.join(kinds)}")
+    check_choice("task", task, tuple(kinds))
     config = kinds[task].from_preset(preset)
     if as_json:
         typer.echo(json.dumps(config.to_dict(), indent=2))
@@ -77,5 +63,14 @@ def settings(
     plain_console().print(table, f"presets: {', '.join(preset_names(config.folder))}")
 
 
-for _command in THEN:
-    app.command(rich_help_panel=GROWING)(_command)
+FIRST: tuple[Callable[..., None], ...] = (
+    train.align, train.complete, ask.evaluate, ask.match, ask.predict, ask.info, settings,
+)  # fmt: skip
+GROWING: tuple[Callable[..., None], ...] = (
+    grow.add, grow.undo, grow.log, grow.compact, ask.explain, ask.neighbours, grow.drift,
+    train.refit, ask.export,
+)  # fmt: skip
+for _command in FIRST:
+    app.command()(_command)
+for _command in GROWING:
+    app.command(rich_help_panel="A graph that grows")(_command)

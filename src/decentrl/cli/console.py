@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -16,16 +16,16 @@ from rich.table import Table
 from decentrl.cli.output import tsv_row, write_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = [
-    "Results", "escape", "mark", "metric_cells", "number_columns", "plain_console", "plain_table",
-    "print_answers", "print_json", "print_lines", "wide_console",
-]  # fmt: skip
+    from decentrl.data.results import ResultTable
 
 Results = Mapping[str, Any]
 SHOWN = 50
 """Rows of answers that a terminal shows."""
+LABELS = ("left", "right", "head", "relation", "tail", "question", "best match", "best answer",
+          "truth", "entity", "neighbour", "source")  # fmt: skip
+"""Columns that may be wrapped."""
+DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
+"""Digits after the point of what an answer comes with."""
 
 
 def plain_console(stderr: bool = False, markup: bool = True) -> Console:
@@ -41,63 +41,41 @@ def wide_console(stderr: bool = False) -> Console:
     return console
 
 
-def print_lines(console: Console, *lines: str) -> None:
+def print_lines(console: Console, *lines: str | Table) -> None:
     """Print lines as they are: labels and paths may contain brackets, and get copied."""
     for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=isinstance(line, str), markup=False)
 
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def plain_table(title: str, *names: str, wrap: Sequence[str] = ()) -> Table:
+def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:
     """A table with few lines and little space: nine columns fit into eighty characters."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
     for name in names:
-        table.add_column(name, no_wrap=name not in wrap)
+        side: Literal["left", "right"] = "right" if name in numbers else "left"
+        table.add_column(name, justify=side, no_wrap=name not in LABELS)
     return table
 
 
-def number_columns(table: Table, *names: str) -> None:
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-
-
-def mark(right: bool) -> str:
-    return "[green]✓" if right else "[red]✗"
-
-
-def metric_cells(row: Results, columns: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Metrics as text, with the spread where there are several seeds.
-
-    Args:
-        columns: the digits and the scale (100 for per cent) of each metric.
-    """
-    cells = []
-    for name, (digits, scale) in columns.items():
-        spread = row.get(f"{name}_std")
-        text = f"{scale * row[name]:.{digits}f}"
-        cells.append(text if spread is None else f"{text} ± {scale * spread:.{digits}f}")
-    return cells
-
-
 def print_answers(
-    table: pa.Table,
-    show: Callable[[Sequence[Results]], Table | str],
+    table: ResultTable,
     *,
     output: Path | None = None,
     written: str = "",
     as_json: bool = False,
     file: str = "",
+    empty: str = "",
 ) -> None:
     """Answers as a file, as JSON, as a table in a terminal, or else as tab-separated lines.
 
     Args:
-        show: makes the table for a terminal of the first rows.
         written: what to report once ``output`` is there.
         file: suggested as a name where a terminal does not show all rows.
+        empty: shown in a terminal where there are no rows.
     """
     if output is not None:
         write_table(table, output)
@@ -106,9 +84,29 @@ def print_answers(
         print_json(table.to_pylist())
     elif sys.stdout.isatty():
         console = plain_console()
-        console.print(show(table.slice(0, SHOWN).to_pylist()))
+        console.print(_answer_table(table) if table.num_rows or not empty else empty)
         if table.num_rows > SHOWN:
             console.print(f"… and {table.num_rows - SHOWN:,} more: write them with -o {file}")
     else:
-        for row in table.to_pylist():
-            print(tsv_row(row), end="")
+        sys.stdout.writelines(map(tsv_row, table.to_pylist()))
+
+
+def _answer_table(table: ResultTable) -> Table:
+    rows = table.slice(0, SHOWN).to_pylist()
+    names = [x for x in table.column_names if x != "known" or any(row[x] for row in rows)]
+    shown = plain_table("", *names, numbers=("rank", *DIGITS))
+    for row in rows:
+        shown.add_row(*(_answer_cell(name, row[name]) for name in names))
+    return shown
+
+
+def _answer_cell(name: str, value: Any) -> str:
+    if name in DIGITS:
+        return number(value, DIGITS[name])
+    if name == "known":
+        return "yes" if value else ""
+    return "[dim]none" if value is None else escape(str(value))
+
+
+def number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

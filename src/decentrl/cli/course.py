@@ -7,19 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from decentrl.cli.ask import read_results
 from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
@@ -29,7 +22,6 @@ from decentrl.nn.device import pick_device
 from decentrl.runs import run as runs
 from decentrl.runs.report.collect import pick_samples
 from decentrl.runs.sources import Grown, read_task
-from decentrl.storage.bundle import open_bundle, read_bundle
 from decentrl.storage.kinds import kind_for
 
 
@@ -85,39 +77,22 @@ class Plan:
         printer.results(console, summary)
         if samples:
             console.print(printer.samples(samples))
-        print_lines(console, f"report   {self.first / 'report.html'}",
-            printer.next_step.format(run=self.first))  # fmt: skip
+        next_step = printer.next_step.format(run=self.first)
+        print_lines(console, f"report   {self.first / 'report.html'}", next_step)
 
     def _begun(self) -> Plan:
         """The plan with the sources and settings that its run was begun with."""
-        if (self.output / runs.RESULTS).exists() and not self.seeds:
-            raise InputError(
-                "this run is finished", file=self.output, remedy="`decentrl info` shows it"
-            )
         sources, config = runs.read_settings(self.first)
         if not isinstance(sources, type(self.sources)):
             command = "refit" if isinstance(sources, Grown) else kind_for(config).command
             raise BundleError(f"{self.first}: go on with this run by `decentrl {command} --resume`")
+        if (self.output / runs.RESULTS).exists() and not self.seeds:
+            raise InputError(
+                "this run is finished", file=self.output, remedy="`decentrl info` shows it"
+            )
         begun = replace(self, sources=sources, config=config)
         _refuse_changes(self, begun)
         return begun
-
-
-def plan_refit(run: Path | None, output: Path, links: str, share: float, resume: bool) -> Any:
-    """Sources and settings of ``decentrl refit``."""
-    from decentrl.config import must_grow
-
-    if resume:
-        sources, config = runs.read_settings(output)
-        if not isinstance(sources, Grown):
-            command = kind_for(config).command
-            raise BundleError(f"{output}: go on with this run by `decentrl {command} --resume`")
-        return sources, config
-    assert run is not None
-    opened = open_bundle(run)
-    config = read_bundle(opened, opened.kind.name).config
-    must_grow(config)  # before anything is printed
-    return Grown(str(run), links, share), config
 
 
 def _train(
@@ -135,34 +110,58 @@ def _train(
             done.append(read_results(folder))
             continue
         used = replace(config, seed=seed)
-        again = isinstance(plan.sources, Grown)
-        epochs = job.epochs(used.with_epochs(plan.sources.share) if again else used)
-        with _progress(printer, epochs) as (on_epoch, on_trained):
+        with _phases(console, printer, plan.sources) as (on_start, on_trained):
             model, results = runs.make_run(
                 job, plan.sources, used, folder,
                 device=plan.device, resume=plan.resume and (folder / runs.CONFIG).exists(),
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
-                on_epoch=on_epoch, on_trained=on_trained,
-                on_start=partial(_announce, console, printer, plan.sources),
+                on_start=on_start, on_trained=on_trained,
             )  # fmt: skip
         done.append(results)
-        samples = pick_samples(job.samples(model), 10) if results["results"] else ()
+        samples = pick_samples(job.tested(model).to_pylist(), 10) if results["results"] else ()
     summary = runs.average(done) if seeds else done[0]
     if seeds:
         runs.write_results(output, summary)
     return summary, samples
 
 
+@contextmanager
+def _phases(
+    console: Console, printer: Printer, sources: Any
+) -> Iterator[tuple[Callable[[Any], None], Callable[[], None]]]:
+    """On a terminal, what goes on before and after training, which draws a bar of its own.
+
+    Yields what to call with the task, once it is read, and after training.
+    """
+    terminal = plain_console(stderr=True)
+    status = terminal.status("reading")
+
+    def on_start(task: Any) -> None:
+        status.stop()
+        _announce(console, printer, sources, task)
+
+    def on_trained() -> None:
+        status.update(printer.finish)
+        if terminal.is_terminal:
+            status.start()
+
+    if terminal.is_terminal:
+        status.start()
+    try:
+        yield on_start, on_trained
+    finally:
+        status.stop()
+
+
 def _announce(console: Console, printer: Printer, sources: Any, task: Any) -> None:
     """What is read, and what was held out of it."""
     printer.announce(console, task)
+    option, what, none = printer.held_out
     if isinstance(sources, Grown):
         print_lines(
             console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned"
         )
-        return
-    option, what, none = printer.held_out
-    if not sources.dataset and not getattr(sources, option) and len(task.test):
+    elif not sources.dataset and not getattr(sources, option) and len(task.test):
         print_lines(
             console,
             f"no --{option.replace('_', '-')}: {len(task.test):,} {what} ({sources.holdout:.0%}) "
@@ -188,42 +187,3 @@ def _refuse_changes(asked: Plan, begun: Plan) -> None:
             f"{begun.first} was not begun with {', '.join(other)}; leave that out to go on, or "
             "start a new run"
         )
-
-
-@contextmanager
-def _progress(
-    printer: Printer, epochs: int
-) -> Iterator[tuple[Callable[[dict[str, Any]], None], Callable[[], None]]]:
-    """A bar on a terminal: loss, validation, epochs a second, time left; then what comes after.
-
-    Yields what to call after every epoch, and after training.
-    """
-    console = plain_console(stderr=True)
-    if not console.is_terminal:
-        yield lambda row: None, lambda: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=None, note="")
-        valid, done = "", 0
-
-        def on_epoch(row: dict[str, Any]) -> None:
-            nonlocal valid, done
-            done = max(done + 1, row["epoch"])
-            if (value := row.get(f"valid_{printer.valid.lower()}")) is not None:
-                valid = f"  valid {printer.valid} {value:.3f}"
-            speed = f"{1 / max(row['seconds'], 1e-9):.1f} epochs/s"
-            note = f"loss {row['loss']:,.1f}{valid}  {speed}"
-            bar.update(task, description="training", total=epochs, completed=done, note=note)
-
-        def on_trained() -> None:
-            bar.remove_task(task)
-            bar.add_task(printer.finish, total=None, note="")
-
-        yield on_epoch, on_trained

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
+from typer import Argument, Option, Typer
 
 from decentrl.cli.console import plain_console, print_json, print_lines
 from decentrl.cli.options import Json
@@ -13,14 +13,12 @@ from decentrl.cli.options import Json
 if TYPE_CHECKING:
     from decentrl.data.knowledge_graph import KnowledgeGraph
 
-app = typer.Typer(
+app = Typer(
     help="Datasets: list them, look into them, split them for the open world, fetch them.",
     no_args_is_help=True,
 )
 
-Dataset = Annotated[
-    str, typer.Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")
-]
+Dataset = Annotated[str, Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")]
 
 
 @app.command("list")
@@ -28,27 +26,18 @@ def list_command(as_json: Json = False) -> None:
     """All datasets that have a name, and whether their files are here."""
     from decentrl.data.registry import data_root, list_datasets
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": info.name,
-            "kind": info.kind,
-            "entities": list(info.entities()),
-            "open_world": info.open_world,
-            "present": info.present(),
-        }
-        for info in list_datasets()
-    ]
+    datasets = list_datasets()
     if as_json:
-        print_json(rows)
+        names = ("name", "kind", "entities", "open_world", "present")
+        rows = [(x.name, x.kind, list(x.entities()), x.open_world, x.present()) for x in datasets]
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     table = _table("dataset", "kind", "entities", "open world", "files")
-    for row in rows:
+    for info in datasets:
+        entities = " + ".join(f"{n:,}" for n in info.entities())
+        world = "yes" if info.open_world else "by split"
         table.add_row(
-            row["name"],
-            row["kind"],
-            " + ".join(f"{n:,}" for n in row["entities"]),
-            "yes" if row["open_world"] else "by split",
-            "here" if row["present"] else "missing",
+            info.name, info.kind, entities, world, "here" if info.present() else "missing"
         )
     _print(table, f"Root folder: {data_root()}")
 
@@ -56,33 +45,30 @@ def list_command(as_json: Json = False) -> None:
 @app.command()
 def info(
     name: Dataset,
-    open_world: Annotated[
-        bool, typer.Option("--open-world", help="With the open-world split.")
-    ] = False,
+    open_world: Annotated[bool, Option("--open-world", help="With the open-world split.")] = False,
     as_json: Json = False,
 ) -> None:
     """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
     from decentrl.data.registry import load_dataset
 
-    task = load_dataset(name, open_world)
-    facts = _facts(task)
+    facts = _facts(load_dataset(name, open_world))
     if as_json:
         print_json(facts)
         return
-    graphs = facts.pop("graphs")
+    title, graphs = facts.pop("name"), facts.pop("graphs")
     table = _table("", *graphs)
     for key in next(iter(graphs.values())):
-        table.add_row(_words(key), *(_number(graph[key]) for graph in graphs.values()))
-    rest = [f"{_words(key)}: {_number(value)}" for key, value in facts.items() if key != "name"]
-    _print(task.name, table, *rest)
+        table.add_row(key.replace("_", " "), *(_number(graph[key]) for graph in graphs.values()))
+    rest = [f"{key.replace('_', ' ')}: {_number(value)}" for key, value in facts.items()]
+    _print(title, table, *rest)
 
 
 @app.command()
 def split(
     name: Dataset,
-    output: Annotated[str, typer.Option("--output", "-o", help="The new folder.")],
-    share: Annotated[float, typer.Option(help="Share of test links or entities made new.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+    output: Annotated[str, Option("--output", "-o", help="The new folder.")],
+    share: Annotated[float, Option(help="Share of test links or entities made new.")] = 0.2,
+    seed: Annotated[int, Option(help="Seed of the choice.")] = 0,
 ) -> None:
     """Write a dataset with an open-world split to a new folder.
 
@@ -110,12 +96,10 @@ def split(
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets to fetch.")],
+    names: Annotated[list[str], Argument(metavar="NAME...", help="Datasets to fetch.")],
     base_url: Annotated[
         str | None,
-        typer.Option(
-            envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."
-        ),
+        Option(envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."),
     ] = None,
 ) -> None:
     """Download datasets, check them, and continue what was interrupted."""
@@ -144,14 +128,12 @@ def _facts(task: Any) -> dict[str, Any]:
     kind = kind_for(task)
     two = kind.two_graphs
     later = (task.auxiliary or (None, None)) if two else (task.auxiliary,)
+    graphs = zip(kind.graphs, later, strict=True)
     facts: dict[str, Any] = {
         "name": task.name,
         "open_world": task.open_world,
         "kind": kind.about,
-        "graphs": {
-            graph: _graph_counts(getattr(task, graph), arrived)
-            for graph, arrived in zip(kind.graphs, later, strict=True)
-        },
+        "graphs": {name: _graph_counts(getattr(task, name), new) for name, new in graphs},
     }
     words = {"train": "training", "valid": "validation", "test": "test"}
     for name in kind.arrays:
@@ -167,7 +149,8 @@ def _graph_counts(graph: KnowledgeGraph, auxiliary: Any) -> dict[str, float]:
     import numpy as np
 
     degree = np.bincount(graph.triples[:, [0, 2]].ravel(), minlength=len(graph.entities))
-    counts: dict[str, float] = {
+    arrived = {} if auxiliary is None else {"auxiliary_triples": len(auxiliary)}
+    return {
         "entities": len(graph.entities),
         "relations": len(graph.relations),
         "training_triples": len(graph.triples),
@@ -175,14 +158,8 @@ def _graph_counts(graph: KnowledgeGraph, auxiliary: Any) -> dict[str, float]:
         "median_degree": float(np.median(degree)),
         "largest_degree": int(degree.max()),
         "unseen_entities": int((degree == 0).sum()),
+        **arrived,
     }
-    if auxiliary is not None:
-        counts["auxiliary_triples"] = len(auxiliary)
-    return counts
-
-
-def _words(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _number(value: Any) -> str:
@@ -194,16 +171,10 @@ def _number(value: Any) -> str:
 
 
 def _table(*columns: str) -> Table:
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(column, no_wrap=i == 0)
+    table = Table(*columns)
+    table.columns[0].no_wrap = True
     return table
 
 
 def _print(*things: str | Table) -> None:
-    console = plain_console(markup=False)
-    for thing in things:
-        if isinstance(thing, str):
-            print_lines(console, thing)
-        else:
-            console.print(thing)
+    print_lines(plain_console(markup=False), *things)

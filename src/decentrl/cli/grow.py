@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
+from rich.markup import escape
+from typer import Argument, Option
 
-from decentrl.cli.console import (
-    escape,
-    number_columns,
-    plain_table,
-    print_json,
-    print_lines,
-    wide_console,
-)
-from decentrl.cli.options import Device, Json, Run, check_sides, check_test_files
+from decentrl.cli.console import plain_table, print_json, print_lines, wide_console
+from decentrl.cli.options import Device, Json, Run, open_sides, open_test
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
-    from decentrl.data.table import Table
     from decentrl.growth.drift import Drift
     from decentrl.storage.additions import Addition
 
@@ -38,17 +31,17 @@ def add(
     run: Run,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="New triples, as for `align` and `complete`."),
+        Argument(metavar="FILE...", help="New triples, as for `align` and `complete`."),
     ],
     side: Annotated[
-        str, typer.Option(help="An aligner's run: which graph they belong to, left or right.")
+        str, Option(help="An aligner's run: which graph they belong to, left or right.")
     ] = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Add nothing if training has not seen a relation.")
+        bool, Option("--strict", help="Add nothing if training has not seen a relation.")
     ] = False,
     refresh: Annotated[
         bool,
-        typer.Option("--refresh", help="Encode all anew afterwards, see `decentrl compact`."),
+        Option("--refresh", help="Encode all anew afterwards, see `decentrl compact`."),
     ] = False,
     device: Device = "auto",
     as_json: Json = False,
@@ -62,12 +55,11 @@ def add(
     decentrl add run tuesday.tsv --side left
     """
     from decentrl.data.readers import read_table
+    from decentrl.data.table import column_ids
     from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run, write=True)
+    opened, where = open_sides(run, write=True, side=side)
     two_graphs = opened.kind.two_graphs
-    where = check_sides(two_graphs, side=side)
     if two_graphs and not where:
         raise ConfigError("give the graph that the triples belong to: --side left or --side right")
     console, added = wide_console(stderr=as_json), []
@@ -76,27 +68,23 @@ def add(
     with load_model(opened, device, durable=True) as model:
         # In prediction nothing but an embedding is then left to make a vector of.
         alone = not two_graphs and model.config.model.encoder == "none"
-        if strict:
-            with _counting(0, len(files)):
-                _check_relations(model, side, tables)
+        relations = model.growing.sides[side].trained.graph.relations
+        with _counting(0, len(files)):
+            for table in tables if strict else ():
+                column_ids(table, 1, relations, "relation that training has seen")
         for i, table in enumerate(tables):
             last = i == len(files) - 1
             with _counting(i, len(files)):
                 rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-                addition = model.add(
-                    rows, **where, refresh=refresh and last, source=_readable(table.file.name)
-                )
+                # The name of a file may be made of any bytes.
+                name = os.fsencode(table.file.name).decode("utf-8", "replace")
+                addition = model.add(rows, **where, refresh=refresh and last, source=name)
             added.append(_line(addition) | {"literals": table.literals})
             _print_addition(console, addition, table.literals, alone)
     if as_json:
         print_json(added)
     elif refresh:
         print_lines(console, "every vector was made anew; these additions are in the bundle now")
-
-
-def _readable(name: str) -> str:
-    """The name of a file, whatever bytes it is made of."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 @contextmanager
@@ -109,14 +97,6 @@ def _counting(done: int, count: int) -> Iterator[None]:
             raise
         before = f"{done} of {count} files were added before" if done else "nothing was added"
         raise InputError(f"{error} ({before})") from error
-
-
-def _check_relations(model: Any, side: str, tables: Sequence[Table]) -> None:
-    from decentrl.data.table import column_ids
-
-    relations = model.growing.sides[side].trained.graph.relations
-    for table in tables:
-        column_ids(table, 1, relations, "relation that training has seen")
 
 
 def _line(addition: Addition) -> dict[str, Any]:
@@ -201,9 +181,9 @@ def log(run: Run, as_json: Json = False) -> None:
     if not additions:
         print_lines(console, "nothing was added to this run")
         return
-    table = plain_table("", "number", "time (UTC)", "side", "source", wrap=("source",))
-    number_columns(table, "triples", "entities")
-    table.add_column("in the bundle", no_wrap=True)
+    numbers = ("triples", "entities")
+    names = ("number", "time (UTC)", "side", "source", *numbers, "in the bundle")
+    table = plain_table("", *names, numbers=numbers)
     for a in additions:
         counts = f"{a.triples:,}", f"{a.entities:,}"
         time = a.time[:19].replace("T", " ")
@@ -229,7 +209,7 @@ def compact(
     run: Run,
     refresh: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--refresh",
             help="Encode all entities anew, with all that was added: every vector may change.",
         ),
@@ -258,23 +238,19 @@ def compact(
 
 def drift(
     run: Run,
-    links: Annotated[
-        str, typer.Option(help="An aligner's run: links to check confidence by.")
-    ] = "",
+    links: Annotated[str, Option(help="An aligner's run: links to check confidence by.")] = "",
     triples: Annotated[
-        str, typer.Option(help="A predictor's run: triples to check probabilities by.")
+        str, Option(help="A predictor's run: triples to check probabilities by.")
     ] = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """How far a run has grown away from what was trained, and what to do about it."""
     from decentrl.runs.sources import load_model
-    from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run)
-    others = check_test_files(opened.kind.two_graphs, links, triples)
+    opened, others = open_test(run, links, triples)
     with load_model(opened, device) as model:
-        found: Drift = model.drift(others)
+        found: Drift = model.drift(**others)
     todo, why = advice(found, run)
     if as_json:
         print_json({**asdict(found), "advice": todo, "because": why})

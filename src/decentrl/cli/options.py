@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from decentrl.errors import ConfigError
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
-Device = Annotated[str, typer.Option(help="auto (CUDA if there is one), cpu or cuda.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="RUN", help="The run folder.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted RUN.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace RUN if it exists.")]
+if TYPE_CHECKING:
+    from decentrl.storage.bundle import Manifest
+
+Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a finished run.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else on stdout.")]
+Device = Annotated[str, Option(help="auto (CUDA if there is one), cpu or cuda.")]
+Output = Annotated[Path, Option("--output", "-o", metavar="RUN", help="The run folder.")]
+Resume = Annotated[bool, Option("--resume", help="Go on with an interrupted RUN.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace RUN if it exists.")]
 Ann = Annotated[
     bool,
-    typer.Option("--ann", help="An approximate index: faster among many entities, nearly exact."),
+    Option("--ann", help="An approximate index: faster among many entities, nearly exact."),
 ]
 Side = Annotated[
     str,
-    typer.Option(help="The entity's graph: left (the default) or right; of an aligner's run only."),
+    Option(help="The entity's graph: left (the default) or right; of an aligner's run only."),
 ]
-Entity = Annotated[str, typer.Argument(metavar="ENTITY", help="Its label.")]
-Top = Annotated[int, typer.Option(help="How many.", min=1)]
+Entity = Annotated[str, Argument(metavar="ENTITY", help="Its label.")]
+Top = Annotated[int, Option(help="How many.", min=1)]
 
 
 def given(context: typer.Context, *names: str) -> list[str]:
@@ -39,20 +43,32 @@ def check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
         raise ConfigError(f"no {what} {value!r}; there are: {', '.join(choices)}")
 
 
-def check_sides(two_graphs: bool, **sides: str) -> dict[str, str]:
-    """The sides that were given, by the name of their option; only two graphs have any."""
+def open_sides(run: Path, write: bool = False, **sides: str) -> tuple[Manifest, dict[str, str]]:
+    """The bundle of a run, and the sides that were given, by the name of their option.
+
+    Only a run of two graphs has any.
+    """
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run, write)
     found = {name: side for name, side in sides.items() if side}
-    if found and not two_graphs:
+    if found and not opened.kind.two_graphs:
         raise ConfigError(f"this run is about one graph; leave out --{next(iter(found))}")
     for side in found.values():
         check_choice("side", side, ("left", "right"))
-    return found
+    return opened, found
 
 
-def check_test_files(two_graphs: bool, links: str, triples: str) -> str | None:
-    """The file of links or of triples that was given; a run has one of the two."""
-    if links and not two_graphs:
-        raise ConfigError("this run is about prediction; give --triples instead of --links")
-    if triples and two_graphs:
-        raise ConfigError("this run is about alignment; give --links instead of --triples")
-    return links or triples or None
+def open_test(run: Path, links: str, triples: str) -> tuple[Manifest, dict[str, str | None]]:
+    """The bundle of a run, and the file of links or of triples to test on, if one was given."""
+    from decentrl.storage.bundle import open_bundle
+
+    opened = open_bundle(run)
+    about, name, other, given = (
+        ("alignment", "links", "triples", triples)
+        if opened.kind.two_graphs
+        else ("prediction", "triples", "links", links)
+    )
+    if given:
+        raise ConfigError(f"this run is about {about}; give --{name} instead of --{other}")
+    return opened, {name: links or triples or None}

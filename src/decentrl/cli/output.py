@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from decentrl.errors import ConfigError, InputError
+from decentrl.storage.files import whole_files
 
 if TYPE_CHECKING:
     from decentrl.data.results import ResultTable
@@ -47,22 +48,17 @@ def write_table(table: ResultTable, path: Path) -> None:
 
     Only matches (left, right, …) can be statements of an .nt file.
     """
-    temporary = path.with_name(path.name + ".part")
-    try:
+    with whole_files(path) as (temporary,):
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 
             pq.write_table(table.to_arrow(), temporary)
-        else:
-            line = _statement if path.suffix == ".nt" else tsv_row
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                if path.suffix == ".tsv":
-                    file.write("\t".join(table.column_names) + "\n")
-                file.writelines(map(line, table.to_pylist()))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+            return
+        line = _statement if path.suffix == ".nt" else tsv_row
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            if path.suffix == ".tsv":
+                file.write("\t".join(table.column_names) + "\n")
+            file.writelines(map(line, table.to_pylist()))
 
 
 def tsv_row(row: Mapping[str, Any]) -> str:

@@ -3,53 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, given
-from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig
+from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, must_grow
 from decentrl.errors import ConfigError, InputError
 
 Format = Annotated[
-    str, typer.Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
+    str, Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
 ]
-Dataset = Annotated[
-    str, typer.Option(help="A dataset's name or folder instead of files (`data list`).")
-]
+Dataset = Annotated[str, Option(help="A dataset's name or folder instead of files (`data list`).")]
 OpenWorld = Annotated[
-    bool, typer.Option("--open-world", help="Some test entities arrive after training.")
+    bool, Option("--open-world", help="Some test entities arrive after training.")
 ]
-Preset = Annotated[str, typer.Option(help="A ready set of settings.")]
+Preset = Annotated[str, Option(help="A ready set of settings.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
+    Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Seeds = Annotated[
-    int, typer.Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)
-]
+Seed = Annotated[int, Option(help="Seed of everything random.")]
+Seeds = Annotated[int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)]
 
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
-
-NAMED = ("dataset", "open_world", "left", "right", "links", "test_links", "valid_links", "triples",
-         "valid", "test", "format", "holdout", "preset", "seed")  # fmt: skip
-"""Options that, if given, must be those that a resumed run was begun with."""
 
 
 def align(
     context: typer.Context,
     output: Output,
-    left: Annotated[str, typer.Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
-    right: Annotated[
-        str, typer.Argument(metavar="[RIGHT]", help="Triples of the right graph.")
-    ] = "",
-    links: Annotated[str, typer.Option(help="Known links: left entity, right entity.")] = "",
-    test_links: Annotated[str, typer.Option(help="Links to evaluate on.")] = "",
-    valid_links: Annotated[str, typer.Option(help="Links to make choices by.")] = "",
+    left: Annotated[str, Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
+    right: Annotated[str, Argument(metavar="[RIGHT]", help="Triples of the right graph.")] = "",
+    links: Annotated[str, Option(help="Known links: left entity, right entity.")] = "",
+    test_links: Annotated[str, Option(help="Links to evaluate on.")] = "",
+    valid_links: Annotated[str, Option(help="Links to make choices by.")] = "",
     holdout: Annotated[
-        float, typer.Option(help="Share of the links to evaluate on if no test links are given.")
+        float, Option(help="Share of the links to evaluate on if no test links are given.")
     ] = 0.1,
     format: Format = "",
     dataset: Dataset = "",
@@ -58,7 +49,7 @@ def align(
     settings: Set = None,
     self_train: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--self-train",
             help="Learn from found links too, in up to 3 rounds; validation links choose how many "
             "(short for --set self_training.rounds=3).",
@@ -79,44 +70,34 @@ def align(
     """
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
-    if not resume:
-        names = ("left", "right", "links", "test_links", "valid_links")
-        _check_sources(context, dataset, left and right and links, open_world, names)
-
-    from decentrl.cli.course import Plan
-    from decentrl.runs.sources import Sources
-
-    sources = Sources(
-        dataset, open_world, left, right, links, test_links, valid_links, format, holdout
-    )
-    named = given(context, *NAMED)
-    Plan(sources, config, output, device, resume, overwrite, as_json, seeds, changes, named).start()
+    needed, optional = ("left", "right", "links"), ("test_links", "valid_links")
+    _start(context, config, changes, needed, optional, "LEFT, RIGHT and --links")
 
 
 def complete(
     context: typer.Context,
     output: Output,
     triples: Annotated[
-        str, typer.Argument(metavar="[TRIPLES]", help="The graph: head, relation, tail.")
+        str, Argument(metavar="[TRIPLES]", help="The graph: head, relation, tail.")
     ] = "",
-    valid: Annotated[str, typer.Option(help="Triples to make choices by.")] = "",
-    test: Annotated[str, typer.Option(help="Triples to evaluate on.")] = "",
+    valid: Annotated[str, Option(help="Triples to make choices by.")] = "",
+    test: Annotated[str, Option(help="Triples to evaluate on.")] = "",
     holdout: Annotated[
-        float, typer.Option(help="Share of the triples to evaluate on if no test file is given.")
+        float, Option(help="Share of the triples to evaluate on if no test file is given.")
     ] = 0.1,
     format: Format = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Annotated[
         str,
-        typer.Option(
+        Option(
             help="A ready set of settings.",
             show_default=f"{DEFAULT_PRESET}; {OPEN_PRESET} with --open-world",
         ),
     ] = "",
     decoder: Annotated[
         str,
-        typer.Option(
+        Option(
             help="transe, distmult, complex, rotate, tucker or conve; default: the preset's "
             "(short for --set decoder.name=…)."
         ),
@@ -140,55 +121,64 @@ def complete(
     config = PredictionConfig.from_preset(preset, changes, seed)
     if not resume:
         config.check()
-        _check_sources(context, dataset, triples, open_world, ("triples", "valid", "test"))
-
-    from decentrl.cli.course import Plan
-    from decentrl.runs.sources import GraphSources
-
-    sources = GraphSources(dataset, open_world, triples, valid, test, format, holdout)
-    named = given(context, *NAMED)
-    Plan(sources, config, output, device, resume, overwrite, as_json, seeds, changes, named).start()
+    _start(context, config, changes, ("triples",), ("valid", "test"), "TRIPLES")
 
 
-def _check_sources(
-    context: typer.Context, dataset: str, files: str, open_world: bool, names: tuple[str, ...]
+def _start(
+    context: typer.Context,
+    config: Any,
+    changes: list[str],
+    needed: tuple[str, ...],
+    optional: tuple[str, ...],
+    words: str,
 ) -> None:
-    """Raise unless there is either a dataset or all that is needed of files.
+    """Check where the data come from, and make the run.
 
     Args:
-        names: of the options that are about files.
+        needed: names of the options that are about files, without which there is no task; in
+            help they are called ``words``.
+        optional: names of the others.
     """
-    if dataset and given(context, *names):
-        raise ConfigError("give either --dataset or files, not both")
-    for name in given(context, "format", "holdout") if dataset else ():
-        raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
-    if not dataset and not files:
-        needed = "LEFT, RIGHT and --links" if "links" in names else "TRIPLES"
-        raise ConfigError(f"give {needed}, or --dataset NAME")
-    if open_world and not dataset:
-        raise ConfigError("--open-world needs --dataset; `decentrl data split` makes such a folder")
+    asked, files = context.params, (*needed, *optional)
+    dataset = asked["dataset"]
+    if not asked["resume"]:
+        if dataset and given(context, *files):
+            raise ConfigError("give either --dataset or files, not both")
+        for name in given(context, "format", "holdout") if dataset else ():
+            raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
+        if not dataset and not all(asked[name] for name in needed):
+            raise ConfigError(f"give {words}, or --dataset NAME")
+        if asked["open_world"] and not dataset:
+            raise ConfigError(
+                "--open-world needs --dataset; `decentrl data split` makes such a folder"
+            )
+    from decentrl.cli.course import Plan
+    from decentrl.runs.run import JOBS
+    from decentrl.storage.kinds import kind_for
+
+    names = ("dataset", "open_world", *files, "format", "holdout")
+    sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
+    how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
+    named = given(context, *names, "preset", "seed")
+    Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
 
 
 def refit(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="NEW", help="The folder of the new run.")
+        Path, Option("--output", "-o", metavar="NEW", help="The folder of the new run.")
     ],
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="The folder of a finished run.")
+        Path | None, Argument(metavar="[RUN]", help="The folder of a finished run.")
     ] = None,
     links: Annotated[
-        str, typer.Option(help="An aligner's run: links that have become known since.")
+        str, Option(help="An aligner's run: links that have become known since.")
     ] = "",
-    share: Annotated[
-        float, typer.Option(help="Share of the epochs of a training from scratch.")
-    ] = 0.5,
+    share: Annotated[float, Option(help="Share of the epochs of a training from scratch.")] = 0.5,
     device: Device = "auto",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted NEW; RUN is not needed.")
+        bool, Option("--resume", help="Go on with an interrupted NEW; RUN is not needed.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace NEW if it exists.")
-    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace NEW if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train again on all that is there now, starting from what RUN has learned.
@@ -204,7 +194,14 @@ def refit(
     if overwrite and run is not None and run.resolve().is_relative_to(output.resolve()):
         raise InputError("would overwrite the run to start from", file=output,
                          remedy="choose another -o")  # fmt: skip
-    from decentrl.cli.course import Plan, plan_refit
+    from decentrl.cli.course import Plan
+    from decentrl.runs.sources import Grown
+    from decentrl.storage.bundle import open_bundle, read_bundle
 
-    sources, config = plan_refit(run, output, links, share, resume)
+    config = None  # --resume reads it, and the sources, from NEW
+    if run is not None and not resume:
+        opened = open_bundle(run)
+        config = read_bundle(opened, opened.kind.name).config
+        must_grow(config)  # before anything is printed
+    sources = Grown(str(run), links, share)
     Plan(sources, config, output, device, resume, overwrite, as_json).start()

@@ -24,21 +24,12 @@ from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.runs.machine import device_name, peak_memory
-from decentrl.runs.report import render_prediction_report, render_report
-from decentrl.runs.report.collect import make_prediction_report, make_report
-from decentrl.runs.sources import (
-    MODELS,
-    AnySources,
-    GraphSources,
-    Grown,
-    Model,
-    Sources,
-    read_task,
-)
+from decentrl.runs.report.collect import make_report
+from decentrl.runs.report.pages import render_report
+from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
 from decentrl.storage.files import whole_files, write_text
 from decentrl.storage.kinds import KINDS, AnyTask, Kind, kind_about, kind_for
 from decentrl.storage.lock import locked_file
-from decentrl.training.fitting import planned_epochs
 from decentrl.training.loop import Row
 
 RESULTS = "results.json"
@@ -51,53 +42,37 @@ class Job:
 
     kind: Kind
     sources: type[Sources | GraphSources]
-    epochs: Callable[[Any], int]  # how many the settings plan at most
     step: str  # what comes after training
     file: str  # of the answers
-    answers: Callable[[Any], Any]  # the table in that file
-    samples: Callable[[Any], Sequence[Mapping[str, Any]]]  # answers to the test
+    tested: Callable[[Any], Any]  # the table of answers to the test
+    answers: Callable[[Any], Any] | None  # the table in that file, if it is another one
     found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
-    page: Callable[[Any, Mapping[str, Any], Any, str | None], str]
-
-    @property
-    def about(self) -> dict[str, str]:
-        """How results and settings name the job; those of alignment name none."""
-        return {} if self.kind.two_graphs else {"task": self.kind.about}
 
 
-_ALIGN = Job(
-    kind=KINDS["aligner"],
-    sources=Sources,
-    epochs=lambda config: planned_epochs(config, True),
-    step="match",
-    file="matches.parquet",
-    answers=lambda aligner: aligner.match(top=1),
-    samples=lambda aligner: aligner.test_matches().to_pylist(),
-    found=lambda aligner, _: {
-        "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
-        "confidence": aligner.confidence(),
-    },
-    page=lambda aligner, results, _, command: render_report(make_report(aligner, results, command)),
-)
-_COMPLETE = Job(
-    kind=KINDS["predictor"],
-    sources=GraphSources,
-    epochs=lambda config: int(config.training.epochs),
-    step="evaluate",
-    file="predictions.parquet",
-    answers=lambda predictor: predictor.test_predictions(),
-    samples=lambda predictor: predictor.test_predictions().to_pylist(),
-    found=lambda predictor, tested: {
-        "frequency": predictor.frequency() if tested else {},
-        "confidence": predictor.confidence(),
-    },
-    page=lambda predictor, results, answers, command: render_prediction_report(
-        make_prediction_report(predictor, results, answers.to_pylist(), command)
+def _rounds(aligner: Any, _: bool) -> dict[str, Any]:
+    return {"self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds}}
+
+
+JOBS = {
+    "aligner": Job(
+        kind=KINDS["aligner"],
+        sources=Sources,
+        step="match",
+        file="matches.parquet",
+        tested=lambda aligner: aligner.test_matches(),
+        answers=lambda aligner: aligner.match(top=1),
+        found=_rounds,
     ),
-)
-
-
-JOBS = {job.kind.name: job for job in (_ALIGN, _COMPLETE)}
+    "predictor": Job(
+        kind=KINDS["predictor"],
+        sources=GraphSources,
+        step="evaluate",
+        file="predictions.parquet",
+        tested=lambda predictor: predictor.test_predictions(),
+        answers=None,
+        found=lambda predictor, tested: {"frequency": predictor.frequency() if tested else {}},
+    ),
+}
 
 
 def make_run(
@@ -134,37 +109,42 @@ def make_run(
 
     started = time.perf_counter()
     rows = model.evaluate().rows if len(task.test) else []
-    answers = job.answers(model)
+    answers = (job.answers or job.tested)(model)
     with whole_files(folder / job.file) as (part,):
         pq.write_table(answers.to_arrow(), part)
     model.seconds[job.step] = time.perf_counter() - started
     results = {
-        "dataset": task.name,
-        "open_world": task.open_world,
-        **job.about,
-        **_how(model, ("read", "train", job.step)),
+        **about(model),
+        "device": device_name(model),
+        "seconds": {name: round(model.seconds[name], 3) for name in ("read", "train", job.step)},
+        "peak_memory_bytes": peak_memory(model),
         "results": rows,
         **job.found(model, bool(rows)),
+        "confidence": model.confidence(),
     }
     model.save(folder, rows)
-    write_text(folder / "report.html", job.page(model, results, answers, command))
+    tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
+    report = make_report(model, results, tested, command)
+    write_text(folder / "report.html", render_report(report))
     write_results(folder, results)
     return model, results
 
 
-align = partial(make_run, _ALIGN)
-complete = partial(make_run, _COMPLETE)
+align = partial(make_run, JOBS["aligner"])
+complete = partial(make_run, JOBS["predictor"])
 
 
-def _how(model: Model, steps: Sequence[str]) -> dict[str, Any]:
-    """With which settings, on what, in what time and memory."""
-    return {
-        "preset": model.config.preset,
-        "seed": model.config.seed,
-        "device": device_name(model),
-        "seconds": {name: round(model.seconds[name], 3) for name in steps},
-        "peak_memory_bytes": peak_memory(model),
-    }
+def about(model: Any) -> dict[str, Any]:
+    """What results begin with: of which data and settings they are."""
+    task, config = model.task, model.config
+    world = {"dataset": task.name, "open_world": task.open_world}
+    return {**world, **_named(task), "preset": config.preset, "seed": config.seed}
+
+
+def _named(task: AnyTask) -> dict[str, str]:
+    """How results and settings name the job; those of alignment name none."""
+    kind = kind_for(task)
+    return {} if kind.two_graphs else {"task": kind.about}
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
@@ -208,7 +188,13 @@ def _run_folder(
             yield
     except DecentRLError:
         if ours and not resume:
-            _take_back(folder, new)
+            for path in folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            for path in new:
+                path.rmdir()
         raise
 
 
@@ -229,8 +215,8 @@ def _open_folder(
     except OSError as error:
         raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
                          remedy="choose another -o") from None  # fmt: skip
-    origin = {**asdict(sources), "data_sha256": digest, "decentrl": __version__}
-    origin |= JOBS[kind_for(task).name].about
+    made = {"data_sha256": digest, "decentrl": __version__}
+    origin = {**asdict(sources), **made, **_named(task)}
     write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
 
 
@@ -241,22 +227,8 @@ def refuse_existing(folder: Path) -> None:
     """
     inside = folder.rglob("*") if folder.is_dir() else [folder] if folder.exists() else []
     if any(not path.is_dir() and path.name != f"{CONFIG}.part" for path in inside):
-        raise InputError(
-            "already exists",
-            file=folder,
-            remedy="choose another -o, or add --resume or --overwrite",
-        )
-
-
-def _take_back(folder: Path, new: Sequence[Path]) -> None:
-    """Empty the folder of a run that cannot be, and remove those folders made for it."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    for path in new:
-        path.rmdir()
+        raise InputError("already exists", file=folder,
+                         remedy="choose another -o, or add --resume or --overwrite")  # fmt: skip
 
 
 def _is_run(folder: Path) -> bool:
@@ -264,6 +236,13 @@ def _is_run(folder: Path) -> bool:
         return "data_sha256" in tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _has_runs(folder: Path) -> bool:
+    """Whether a folder is a run, or has nothing in it but those that ``--seeds`` makes."""
+    others = [path for path in folder.iterdir() if path.name != RESULTS]
+    seeds = all(path.name.startswith("seed-") and _is_run(path) for path in others)
+    return seeds or _is_run(folder)
 
 
 @contextmanager
@@ -277,12 +256,12 @@ def replacing(folder: Path) -> Iterator[None]:
         return
     if folder.is_symlink():
         raise InputError("is a link", file=folder, remedy="give the folder that it leads to as -o")
-    if not _is_run(folder) and not _is_seeds(folder):
+    if not _has_runs(folder):
         raise InputError("is not a run, so it is not overwritten", file=folder,
                          remedy="choose another -o")  # fmt: skip
     aside = folder.with_name(f"{folder.name}.replaced")
     try:
-        if aside.exists() and (_is_run(aside) or _is_seeds(aside)):
+        if aside.exists() and _has_runs(aside):
             shutil.rmtree(aside)  # left by a command that was killed
         folder.rename(aside)
     except OSError as error:
@@ -301,35 +280,28 @@ def replacing(folder: Path) -> Iterator[None]:
     shutil.rmtree(aside)
 
 
-def _is_seeds(folder: Path) -> bool:
-    """A folder of runs made by ``--seeds``, with nothing else in it."""
-    others = [path for path in folder.iterdir() if path.name != RESULTS]
-    return all(path.name.startswith("seed-") and _is_run(path) for path in others)
-
-
 def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds, in the shape of ``results.json``."""
     first = dict(runs[0])
     first["seed"] = [run["seed"] for run in runs]
-    first["seconds"] = {
-        name: round(fmean(run["seconds"][name] for run in runs), 3) for name in first["seconds"]
-    }
+    seconds = _means([run["seconds"] for run in runs])
+    first["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
     first["peak_memory_bytes"] = max(run["peak_memory_bytes"] for run in runs)
     first["results"] = _average_rows([run["results"] for run in runs])
     if "self_training" in first:
+        chosen = [run["self_training"] for run in runs]
+        tried = zip(*(rounds["validation"] for rounds in chosen), strict=True)
         first["self_training"] = {
-            "rounds": [run["self_training"]["rounds"] for run in runs],
-            "validation": [
-                {name: fmean(row[name] for row in same) for name in same[0]}
-                for same in zip(*(run["self_training"]["validation"] for run in runs), strict=True)
-            ],
+            "rounds": [rounds["rounds"] for rounds in chosen],
+            "validation": [_means(same) for same in tried],
         }
-    for part in ("frequency", "confidence"):
-        if part in first:
-            first[part] = {
-                name: fmean(run[part][name] for run in runs if run[part]) for name in first[part]
-            }
+    for part in {"frequency", "confidence"} & set(first):
+        first[part] = _means([run[part] for run in runs if run[part]])
     return first
+
+
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(row[name] for row in rows) for name in (rows[0] if rows else ())}
 
 
 def _average_rows(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:

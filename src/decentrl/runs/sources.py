@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 from decentrl.aligner import Aligner
-from decentrl.config import PredictionConfig, Settings
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.registry import load_dataset
@@ -15,10 +14,10 @@ from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
 from decentrl.predictor import Predictor
 from decentrl.storage.bundle import open_bundle
-from decentrl.storage.kinds import KINDS, AnyTask, KindName
+from decentrl.storage.kinds import AnyTask
 
-Model = Aligner | Predictor
-MODELS: dict[str, type[Model]] = {"aligner": Aligner, "predictor": Predictor}
+MODELS: dict[str, type[Aligner | Predictor]] = {"aligner": Aligner, "predictor": Predictor}
+Task = TypeVar("Task", AlignmentTask, GraphTask)
 
 
 def load_model(run: str | PathLike[str], device: str, durable: bool = False) -> Any:
@@ -27,16 +26,20 @@ def load_model(run: str | PathLike[str], device: str, durable: bool = False) -> 
     return MODELS[opened.kind.name].load(opened, device, durable=durable)
 
 
-def _read_dataset(name: str, open_world: bool, wanted: KindName) -> Any:
+def _read_dataset(name: str, open_world: bool, wanted: type[Task]) -> Task:
     """The task of a dataset; an error if it is one for the other kind of model."""
-    task, kind = load_dataset(name, open_world), KINDS[wanted]
-    if not isinstance(task, kind.task):
-        found, needed = ("one graph", "two") if kind.two_graphs else ("two graphs", "one")
-        raise InputError(
-            f"{name} is {found}, {kind.about} needs {needed}",
-            remedy=f"`decentrl data list` shows the datasets for {kind.about}",
-        )
-    return task
+    task = load_dataset(name, open_world)
+    if isinstance(task, wanted):
+        return task
+    found, job, needed = (
+        ("one graph", "alignment", "two")
+        if wanted is AlignmentTask
+        else ("two graphs", "prediction", "one")
+    )
+    raise InputError(
+        f"{name} is {found}, {job} needs {needed}",
+        remedy=f"`decentrl data list` shows the datasets for {job}",
+    )
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,9 @@ class Sources:
     def read(self, seed: int) -> AlignmentTask:
         """The task; without test links the share ``holdout`` of the links becomes some."""
         if self.dataset:
-            dataset: AlignmentTask = _read_dataset(self.dataset, self.open_world, "aligner")
-            return dataset
-        task = AlignmentTask.read(
-            self.left,
-            self.right,
-            self.links,
-            self.test_links or None,
-            self.valid_links or None,
-            self.format or None,
-        )
+            return _read_dataset(self.dataset, self.open_world, AlignmentTask)
+        others = (name or None for name in (self.test_links, self.valid_links, self.format))
+        task = AlignmentTask.read(self.left, self.right, self.links, *others)
         if self.holdout and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
         return task
@@ -86,16 +82,10 @@ class GraphSources:
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
         """The task; without files of their own, shares of the triples become valid and test."""
         if self.dataset:
-            dataset: GraphTask = _read_dataset(self.dataset, self.open_world, "predictor")
-            return dataset
+            return _read_dataset(self.dataset, self.open_world, GraphTask)
+        others = (name or None for name in (self.valid, self.test, self.format))
         return GraphTask.read(
-            self.triples,
-            self.valid or None,
-            self.test or None,
-            self.format or None,
-            valid_share=valid,
-            test_share=self.holdout,
-            seed=seed,
+            self.triples, *others, valid_share=valid, test_share=self.holdout, seed=seed
         )
 
 
@@ -113,26 +103,21 @@ class Grown:
     links: str = ""
     share: float = REFIT
 
-    def read(self, device: str) -> tuple[Model, AnyTask]:
-        """What was learned, and what there is to learn now."""
-        opened = open_bundle(self.start)
-        if self.links and not opened.kind.two_graphs:
-            raise ConfigError("this run is about prediction; it has no links")
-        model = load_model(opened, device)
-        return model, model.settled_task(*([self.links] if self.links else []))
-
 
 AnySources = Sources | GraphSources | Grown
 
 
 def read_task(
-    sources: AnySources, config: Settings, device: str = "cpu"
+    sources: AnySources, config: Any, device: str = "cpu"
 ) -> tuple[AnyTask, dict[str, Any]]:
     """What a run with these settings learns from, and what it starts from, for ``fit``."""
-    if isinstance(sources, Grown):
-        start, task = sources.read(device)
-        return task, {"start": start, "share": sources.share}
+    if isinstance(sources, Sources):
+        return sources.read(config.seed), {}
     if isinstance(sources, GraphSources):
-        assert isinstance(config, PredictionConfig)
         return sources.read(config.seed, config.training.valid), {}
-    return sources.read(config.seed), {}
+    opened = open_bundle(sources.start)
+    if sources.links and not opened.kind.two_graphs:
+        raise ConfigError("this run is about prediction; it has no links")
+    start = load_model(opened, device)
+    task = start.settled_task(*([sources.links] if sources.links else []))
+    return task, {"start": start, "share": sources.share}

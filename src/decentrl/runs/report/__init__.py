@@ -2,12 +2,3 @@
 
 One self-contained HTML file: inline style, inline SVG, no scripts, nothing fetched from anywhere.
 """
-
-from decentrl.runs.report.pages import (
-    PredictionReport,
-    Report,
-    render_prediction_report,
-    render_report,
-)
-
-__all__ = ["PredictionReport", "Report", "render_prediction_report", "render_report"]

@@ -15,9 +15,7 @@ _HAVE = {"score": "score", "probability": "have"}
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _BINS = 340, 46, 328, 8, 196, 24  # charts, in pixels
 
 
-def training_chart(
-    history: Sequence[Row], measure: str = "valid_hits@1", name: str = "Validation Hits@1"
-) -> str:
+def training_chart(history: Sequence[Row], measure: str, name: str) -> str:
     loss, valid = (
         [(float(row["epoch"]), v) for row in history if (v := finite(row.get(key))) is not None]
         for key in ("loss", measure)
@@ -40,12 +38,11 @@ def training_chart(
     return _chart("Training", drawing, caption)
 
 
-def histogram(
-    scores: Mapping[str, Sequence[float]],
-    title: str = "How far to trust a score",
-    axis: str = "score",
-) -> str:
-    right, wrong = ([s for s in scores.get(k, ()) if math.isfinite(s)] for k in ("right", "wrong"))
+def histogram(scores: Mapping[str, Sequence[float | None]], axis: str) -> str:
+    right, wrong = (
+        [value for score in scores.get(key, ()) if (value := finite(score)) is not None]
+        for key in ("right", "wrong")
+    )
     if not right and not wrong:
         return ""
     low, high = min(right + wrong), max(right + wrong)
@@ -69,26 +66,25 @@ def histogram(
         middle = median(right)
         above = share(sum(score >= middle for score in wrong) / len(wrong))
         caption += f"Half of the right {_HAVE[axis]} {middle:.3g} or more; {above} of the wrong do."
-    return _chart(title, drawing, caption)
+    return _chart(f"How far to trust a {axis}", drawing, caption)
 
 
-def bar_chart(
-    title: str, axis: str, key: str, rows: Sequence[tuple[str, Row]], caption: str
-) -> str:
-    """A bar for each name and row, as long as its fraction ``key``."""
+def bar_chart(title: str, axis: str, key: str, rows: Sequence[Row], caption: str) -> str:
+    """A bar for each row, as long as its fraction ``key``."""
     if not rows:
         return ""
-    left, right = 12 + 8 * max(len(axis), *(len(name) for name, _ in rows)), 196
+    left, right = 12 + 8 * max(len(axis), *(len(str(row["name"])) for row in rows)), 196
     drawing = _put(left - 8, 14, axis, "end") + _put(left, 14, title.split()[0])
     pitch, spoken = min(max(170 / len(rows), 26), 36), []
-    for i, (label, row) in enumerate(rows):
-        y, name, n = 26 + pitch * i, escaped(label), f"{row['n']:,}"
-        spoken.append(f"{axis.capitalize()} {name}: {metric(row, key, ' %')} of {n}")
+    for i, row in enumerate(rows):
+        y, name = 26 + pitch * i, escaped(row["name"])
+        n, shown = metric(row, "n"), metric(row, key, " %")
+        spoken.append(f"{axis.capitalize()} {name}: {shown} of {n}")
         drawing += _box(left, y, right - left, 19, "track", spoken[-1])
         length = (right - left) * (finite(row[key]) or 0)
         drawing += _box(left, y, length, 19, "good", spoken[-1])
         drawing += _put(left - 8, y + 14, name, "end strong")
-        drawing += _put(right + 60, y + 14, metric(row, key, " %"), "end strong")
+        drawing += _put(right + 60, y + 14, shown, "end strong")
         drawing += _put(_WIDTH - 2, y + 14, f"n = {n}", "end")
     return _chart(title, drawing, caption, "; ".join(spoken), y + 30)
 

@@ -90,6 +90,8 @@ def finite(value: Any) -> float | None:
 
 
 def metric(row: Row, key: str, unit: str = "") -> str:
+    if key == "n":
+        return "" if row[key] is None else f"{row[key]:,}"
     value = finite(row.get(key))
     if value is None:
         return "–"
@@ -125,15 +127,48 @@ def header(job: str, title: str, summary: str) -> str:
     return f"<header>{name}{lead}</header>\n"
 
 
-def metric_table(kind: str, about: str, names: Sequence[str], body: str) -> str:
-    """A table of metrics; the first column is the name of a row."""
-    first, *rest = names
-    heads = "".join(f'<th scope="col" class="num">{name}</th>' for name in rest)
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{about}">'
-        f'<table class="{kind}"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>\n'
-        f"{body}</table></div>"
-    )
+def metric_table(
+    title: str,
+    first: str,
+    columns: Mapping[str, str],
+    groups: Sequence[tuple[str, Sequence[tuple[str, Row]]]],
+    note: str = "",
+    compare: bool = False,
+) -> str:
+    """A card with a table of metrics.
+
+    Args:
+        first: the heading of the column of names.
+        columns: the heading of each metric.
+        groups: their titles, and the names and metrics of their rows.
+        compare: rows of a group are rivals, the best is bold.
+    """
+    if not groups:
+        return ""
+    heads = "".join(f'<th scope="col" class="num">{name}</th>' for name in columns.values())
+    body = f'<thead><tr><th scope="col">{first}</th>{heads}</tr></thead>\n'
+    for heading, rows in groups:
+        rivals = [row for _, row in rows] if compare else []
+        span = f'<tr><th scope="rowgroup" colspan="{len(columns) + 1}">{heading}</th></tr>\n'
+        body += f"<tbody>{span if heading else ''}"
+        for name, row in rows:
+            cells = "".join(_cell(row, key, rivals) for key in columns)
+            body += f'<tr><th scope="row">{name}</th>{cells}</tr>\n'
+        body += "</tbody>\n"
+    kind = "metrics" if compare else "answers"
+    region = f'<div class="scroll" role="region" tabindex="0" aria-label="{title}">'
+    body = f'{region}<table class="{kind}">{body}</table></div>'
+    return card(title, body + (f'<p class="soft">{note}</p>' if note else ""), " long")
+
+
+def _cell(row: Row, key: str, rivals: Sequence[Row]) -> str:
+    values = {v for v in (finite(rival.get(key)) for rival in rivals) if v is not None}
+    best = (min if key == "mr" else max)(values, default=None)
+    shown = metric(row, key)
+    if len(values) > 1 and finite(row.get(key)) == best:
+        shown = f"<strong>{shown}</strong>"
+    bar = f" {bar_style(row, key)}" if rivals and key == "hits@1" else ""
+    return f'<td class="num"{bar}>{shown}</td>'
 
 
 def tiles_of(tiles: Sequence[tuple[str, Row, str, str]]) -> str:
@@ -146,20 +181,22 @@ def tiles_of(tiles: Sequence[tuple[str, Row, str, str]]) -> str:
     return f'<section class="card" aria-label="Summary"><dl class="tiles">{body}</dl></section>\n'
 
 
-def verdicts(heads: Sequence[str], lines: Sequence[tuple[bool, Sequence[str]]]) -> str:
-    """A table of what is right, then of what is wrong; the last column is a number."""
+def verdicts(title: str, heads: Sequence[str], lines: Sequence[tuple[bool, Sequence[str]]]) -> str:
+    """A card with what is right, then what is wrong; the last column is a number."""
+    if not lines:
+        return ""
     *names, number = heads
     body = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = f'<thead><tr>{body}<th scope="col" class="num">{number}</th></tr></thead>\n'
     for name, kind, correct in (("Right", "good", True), ("Wrong", "bad", False)):
         chosen = [cells for right, cells in lines if right is correct]
-        title = f'<th scope="rowgroup" colspan="{len(heads)}" class="key {kind}">{name}</th>'
-        body += f"<tbody><tr>{title}</tr>\n" if chosen else ""
+        group = f'<th scope="rowgroup" colspan="{len(heads)}" class="key {kind}">{name}</th>'
+        body += f"<tbody><tr>{group}</tr>\n" if chosen else ""
         for first, *rest, last in chosen:
             body += f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{x}</td>" for x in rest)
             body += f'<td class="num">{last}</td></tr>\n'
         body += "</tbody>\n" if chosen else ""
-    return f'<table class="samples">{body}</table>'
+    return card(title, f'<table class="samples">{body}</table>', " long")
 
 
 def facts_card(facts: Sequence[tuple[str, str]], command: str | None) -> str:
