@@ -6,14 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import PredictionDANSettings
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.nn.attention_log import attention_log
 from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
 from decentrl.nn.frozen_states import FrozenStates
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.views.base import INPUTS, STATES, Attention
 from decentrl.views.dan import dan_attentions
 from decentrl.views.part import Part
@@ -21,7 +19,6 @@ from decentrl.views.part import Part
 ATTENTION_DROPOUT = 0.3
 
 
-@register_prediction_encoder(PredictionDANSettings)
 class DANEncoder(PredictionEncoder):
     """Input embeddings and a DAN with multiplied relations; g is its last layer."""
 

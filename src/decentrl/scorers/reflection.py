@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import PredictionReflectionSettings
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
@@ -14,13 +13,11 @@ from decentrl.nn.attention_log import attention_log
 from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.views.base import INPUTS, STATES, Attention
 from decentrl.views.part import Part
 from decentrl.views.reflection import reflection_attentions
 
 
-@register_prediction_encoder(PredictionReflectionSettings)
 class ReflectionEncoder(PredictionEncoder):
     """A relational encoder whose attention reads contexts too; g is all its layers."""
 

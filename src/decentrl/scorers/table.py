@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import TableSettings
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.view import entities_of
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.views.part import Part
 
 
@@ -23,7 +21,6 @@ class SeenEntities:
     seen: Tensor  # bool[n_entities]: has a triple in the training graph
 
 
-@register_prediction_encoder(TableSettings)
 class Table(PredictionEncoder):
     """Vectors of width 0: what the model adds to them, the entity's own embedding, is all."""
 

@@ -21,10 +21,8 @@ from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
 from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
-from decentrl.views.registry import register_view
 
 
-@register_view(DANSettings)
 class DANView(View):
     """Input embeddings e and a DAN over them.
 

@@ -22,13 +22,11 @@ from decentrl.nn.propagation import same_relations
 from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
 from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
-from decentrl.views.registry import register_view
 
 LENGTH = "length"
 """Name of a shared memory: the mean length of trained input embeddings."""
 
 
-@register_view(ReflectionSettings)
 class ReflectionView(View):
     """The relational encoder and the head of its self-distillation."""
 

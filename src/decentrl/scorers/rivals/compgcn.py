@@ -9,13 +9,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import CompGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import gather, weighted_sum
 from decentrl.nn.decoders import Decoder
 from decentrl.nn.dropout import ByteDropout
 from decentrl.scorers.encoder import Encoded
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import RivalEncoder
 from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
@@ -178,7 +176,6 @@ def _shares(view: BaselineView, like: Tensor, kept: Tensor | None) -> Tensor:
     return shares if kept is None else shares * kept[view.message_edges]
 
 
-@register_prediction_encoder(CompGCNSettings)
 class CompGCNEncoder(RivalEncoder):
     """CompGCN as an encoder of prediction, which updates the relations of its decoder."""
 

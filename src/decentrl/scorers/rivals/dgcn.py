@@ -7,10 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import DGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
 
 HEAD, TAIL, SELF = 0, 1, 2
@@ -55,7 +53,6 @@ class DGCNLayer(nn.Module):
         return F.relu(total)
 
 
-@register_prediction_encoder(DGCNSettings)
 class DGCNEncoder(RivalEncoder):
     """D-GCN as an encoder of prediction."""
 

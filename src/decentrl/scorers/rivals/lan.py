@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import LANSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import (
     edge_dots,
@@ -16,7 +15,6 @@ from decentrl.nn.aggregate import (
     segment_sum,
     weighted_sum,
 )
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import RivalEncoder
 
 
@@ -81,7 +79,6 @@ class LAN(nn.Module):
         return segment_softmax(logits.index_select(0, edges.edge_pair), edges.nodes, kept)
 
 
-@register_prediction_encoder(LANSettings)
 class LANEncoder(RivalEncoder):
     """LAN as an encoder of prediction."""
 

@@ -7,10 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import RGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import RivalEncoder
 
 
@@ -98,7 +96,6 @@ class RGCN(nn.Module):
         return there / counts.clamp(min=1)[view.groups]
 
 
-@register_prediction_encoder(RGCNSettings)
 class RGCNEncoder(RivalEncoder):
     """R-GCN as an encoder of prediction."""
 

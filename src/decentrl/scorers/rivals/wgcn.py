@@ -6,10 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import WGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
 from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
 
@@ -39,7 +37,6 @@ class WGCNLayer(nn.Module):
         return torch.tanh(self.norm(total, view.seen))
 
 
-@register_prediction_encoder(WGCNSettings)
 class WGCNEncoder(RivalEncoder):
     """W-GCN as an encoder of prediction."""
 

@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import Config
-from decentrl.config.alignment import AliNetSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
-from decentrl.views.registry import register_view
 from decentrl.views.rivals.centralised import CentralisedModel, linear
 
 
@@ -43,7 +41,6 @@ class GatedLayer(nn.Module):
         return gate * near + (1 - gate) * far
 
 
-@register_view(AliNetSettings)
 class AliNet(CentralisedModel):
     """Gated layers, each narrower than the one before by a fifth of the input's width.
 

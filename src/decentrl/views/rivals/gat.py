@@ -8,11 +8,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config.alignment import GATSettings
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import segment_softmax, weighted_sum
-from decentrl.views.registry import register_view
 from decentrl.views.rivals.centralised import CentralisedModel, linear
 
 
@@ -41,7 +39,6 @@ class SelfAttention(nn.Module):
         return weighted_sum(self.dropout(weights), values, graph)
 
 
-@register_view(GATSettings)
 class GAT(CentralisedModel):
     """Self-attention layers of one head, ELU between them.
 

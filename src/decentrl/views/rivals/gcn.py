@@ -7,15 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decentrl.config.alignment import GCNSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import weighted_sum
 from decentrl.nn.losses import ranking_loss
-from decentrl.views.registry import register_view
 from decentrl.views.rivals.centralised import CentralisedModel
 
 
-@register_view(GCNSettings)
 class GCNAlign(CentralisedModel):
     r"""Convolutions over neighbours weighted by the functionality of their relations.
 

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import Config
-from decentrl.config.alignment import RotatESettings, TransESettings
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.queries import Queries
@@ -22,7 +21,6 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.all_answers import answer_loss
 from decentrl.nn.decoders import DECODERS
 from decentrl.views.base import Rows, TrainingData, View
-from decentrl.views.registry import register_view
 
 Batch = tuple[int, Ids]
 """Which graph, and some of its questions."""
@@ -33,8 +31,6 @@ then begin alike, near "no move at all"; at full size each begins somewhere else
 are each other's counterparts are drawn to different places."""
 
 
-@register_view(RotatESettings)
-@register_view(TransESettings)
 class TranslationalModel(View):
     """A table of embeddings; entities that a training link joins share a row of it.
 
