@@ -41,10 +41,6 @@ class DANEncoder(PredictionEncoder):
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
 
-    @property
-    def embeddings(self) -> Tensor:
-        return self.inputs
-
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
     ) -> GraphView:

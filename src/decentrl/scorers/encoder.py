@@ -45,9 +45,12 @@ class PredictionEncoder(nn.Module, ABC):
         self.memories, self.reach = {}, 0
 
     @property
-    @abstractmethod
     def embeddings(self) -> Tensor:
-        """Input embeddings [n_entities, dim], which self-distillation learns from."""
+        """Input embeddings [n_entities, dim], which self-distillation learns from.
+
+        By default the first of :attr:`entity_tables`.
+        """
+        return self.get_parameter(self.entity_tables[0])
 
     @abstractmethod
     def read(

@@ -34,10 +34,6 @@ class ReflectionEncoder(PredictionEncoder):
         self.memories = {STATES: self.reflection.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
 
-    @property
-    def embeddings(self) -> Tensor:
-        return self.reflection.entities
-
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
     ) -> RelationalView:

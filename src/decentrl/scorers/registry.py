@@ -11,11 +11,11 @@ ENCODERS = Encoders[PredictionEncoder](
         "dan": "decentrl.scorers.dan.DANEncoder",
         "reflection": "decentrl.scorers.reflection.ReflectionEncoder",
         "none": "decentrl.scorers.table.Table",
-        "rgcn": "decentrl.scorers.rivals.rgcn.RGCNEncoder",
-        "compgcn": "decentrl.scorers.rivals.compgcn.CompGCNEncoder",
-        "lan": "decentrl.scorers.rivals.lan.LANEncoder",
-        "dgcn": "decentrl.scorers.rivals.dgcn.DGCNEncoder",
-        "wgcn": "decentrl.scorers.rivals.wgcn.WGCNEncoder",
+        "rgcn": "decentrl.scorers.rivals.rgcn.RGCN",
+        "compgcn": "decentrl.scorers.rivals.compgcn.CompGCN",
+        "lan": "decentrl.scorers.rivals.lan.LAN",
+        "dgcn": "decentrl.scorers.rivals.dgcn.DGCN",
+        "wgcn": "decentrl.scorers.rivals.wgcn.WGCN",
     },
 )
 register_prediction_encoder = ENCODERS.register
