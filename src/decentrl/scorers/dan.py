@@ -8,12 +8,10 @@ from torch import Tensor, nn
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import GraphView, entities_of, relations_of
-from decentrl.nn.attention_log import attention_log
-from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
+from decentrl.nn.dan import DAN
 from decentrl.nn.frozen_states import FrozenStates
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.views.base import INPUTS, STATES, Attention
-from decentrl.views.dan import dan_attentions
+from decentrl.views.base import INPUTS, STATES
 from decentrl.views.part import Part
 
 ATTENTION_DROPOUT = 0.3
@@ -70,11 +68,6 @@ class DANEncoder(PredictionEncoder):
         states = part.memory(STATES)
         view = part.graph_view(states, layers=self.layers)
         return self.forward(view, part.memory(INPUTS), None, part.frozen(states, self.layers + 1))
-
-    def attentions(self, part: Part) -> list[Attention]:
-        with attention_log(self, NeighbourAttention, RelationContext) as calls:
-            self.newcomers(part)
-        return dan_attentions(self, calls)
 
     def students(self, states: Tensor) -> Tensor:
         return states.chunk(self.layers + 1, 1)[-1]

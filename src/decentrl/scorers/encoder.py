@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.nn.decoders import Decoder
-from decentrl.views.base import Attention
+from decentrl.views.base import Attention, layer_attentions
 from decentrl.views.part import Part
 
 Encoded = tuple[Tensor, list[Tensor]]
@@ -83,8 +83,11 @@ class PredictionEncoder(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
 
     def attentions(self, part: Part) -> list[Attention]:
-        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1."""
-        return []
+        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
+
+        By default what the attention layers of :mod:`decentrl.nn` say, if it has any.
+        """
+        return layer_attentions(self, part)
 
     def students(self, states: Tensor) -> Tensor:
         """What the self-distillation head reads, g, from an entity's states, [k, …]."""

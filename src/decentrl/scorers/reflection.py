@@ -9,13 +9,11 @@ from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
-from decentrl.nn.attention_log import attention_log
 from decentrl.nn.frozen_states import FrozenStates
-from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
+from decentrl.nn.reflection import RelationalEncoder
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.views.base import INPUTS, STATES, Attention
+from decentrl.views.base import INPUTS, STATES
 from decentrl.views.part import Part
-from decentrl.views.reflection import reflection_attentions
 
 
 class ReflectionEncoder(PredictionEncoder):
@@ -66,8 +64,3 @@ class ReflectionEncoder(PredictionEncoder):
         frozen = part.frozen(part.memory(STATES), self.stages)
         relations = self.reflection.relation_table()[part.few_relations[1]]
         return self.forward(part.relational_view(), part.memory(INPUTS), None, frozen, relations)
-
-    def attentions(self, part: Part) -> list[Attention]:
-        with attention_log(self, ReflectionLayer) as calls:
-            self.newcomers(part)
-        return reflection_attentions(self, calls, part)

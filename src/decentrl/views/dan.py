@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,12 +12,11 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import gather
-from decentrl.nn.attention_log import attention_log
-from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
+from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
-from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
+from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
 
 
@@ -122,11 +119,6 @@ class DANView(View):
             vectors, states = self._joined(structure, inputs, layers, None)
         return Rows(vectors, {STATES: states, INPUTS: inputs})
 
-    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
-        with attention_log(self, NeighbourAttention, RelationContext) as calls:
-            self.newcomers(part)
-        return dan_attentions(self, calls)
-
     def students(self, states: Tensor) -> Tensor:
         parts = list(states.chunk(self.config.model.layers + 1, 1)[self.first_part :])
         if self.with_input:  # a newcomer has no input embedding of its own
@@ -164,19 +156,3 @@ class DANObjective(LinkObjective):
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)
         total: Tensor = loss + distillation.weight * taught
         return total
-
-
-def dan_attentions(model: nn.Module, calls: list[tuple[Any, tuple[Any, ...]]]) -> list[Attention]:
-    """Attention weights of a DAN from the calls of its layers; every layer has the same share."""
-    found = []
-    with torch.no_grad(), eval_mode(model):
-        for layer, inputs in calls:
-            edges = inputs[2]
-            none = torch.full_like(edges.rows, -1)
-            if isinstance(layer, RelationContext):
-                columns, relations = none, edges.columns
-                weights = layer.attention.weights(*inputs)
-            else:
-                columns, relations, weights = edges.columns, none, layer.weights(*inputs)
-            found.append(Attention(edges.rows, columns, relations, weights / len(calls)))
-    return found

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import segment_softmax, weighted_sum
-from decentrl.views.rivals.centralised import CentralisedModel, linear
+from decentrl.views.rivals.centralised import CentralisedModel, Parts, linear
 
 
 class SelfAttention(nn.Module):
@@ -49,12 +49,8 @@ class GAT(CentralisedModel):
     def make_layers(self, model: Any) -> Iterable[nn.Module]:
         return (SelfAttention(model.dim, model.dropout) for _ in range(model.layers))
 
-    def width(self, model: Any) -> int:
-        return int(model.dim * (model.layers + 1))
-
-    def forward(self, structure: CentralisedView) -> list[Tensor]:
-        parts: list[Tensor] = [self.entities]
-        for layer in self.layers:
-            hidden = F.elu(parts[-1]) if len(parts) > 1 else parts[-1]
-            parts.append(layer(hidden, structure.near))
+    def forward(self, structure: CentralisedView) -> Parts:
+        parts: Parts = [self.entities]
+        for k, layer in enumerate(self.layers):
+            parts.append(layer(F.elu(parts[-1]) if k else parts[-1], structure.near))
         return parts
