@@ -26,10 +26,6 @@ class SampledPairs:
 
     negatives: int = setting(10, "sampled pairs for each training link", at_least=1)
 
-    margin: ClassVar[float] = 1.5  # λ
-    weight: ClassVar[float] = 0.1  # α, of the sampled pairs
-    squared: ClassVar[bool] = True  # as in the authors' code
-
 
 @dataclass(frozen=True)
 class HardSamples(Section):

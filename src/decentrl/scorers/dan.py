@@ -9,7 +9,6 @@ from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import GraphView, entities_of, relations_of
 from decentrl.nn.dan import DAN
-from decentrl.nn.frozen_states import FrozenStates
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.views.base import INPUTS, STATES
 from decentrl.views.part import Part
@@ -55,19 +54,17 @@ class DANEncoder(PredictionEncoder):
         return [view.first]
 
     def forward(
-        self,
-        view: GraphView,
-        inputs: Tensor,
-        kept: tuple[Tensor, ...] | None = None,
-        frozen: FrozenStates | None = None,
+        self, view: GraphView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
     ) -> Encoded:
-        layers: list[Tensor] = self.dan(inputs, view, None if kept is None else kept[0], frozen)
+        layers: list[Tensor] = self.dan(inputs, view, None if kept is None else kept[0])
         return layers[-1], layers
 
     def newcomers(self, part: Part) -> Encoded:
         states = part.memory(STATES)
         view = part.graph_view(states, layers=self.layers)
-        return self.forward(view, part.memory(INPUTS), None, part.frozen(states, self.layers + 1))
+        frozen = part.frozen(states, self.layers + 1)
+        layers: list[Tensor] = self.dan(part.memory(INPUTS), view, frozen=frozen)
+        return layers[-1], layers
 
     def students(self, states: Tensor) -> Tensor:
         return states.chunk(self.layers + 1, 1)[-1]

@@ -9,7 +9,6 @@ from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
-from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.reflection import RelationalEncoder
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.views.base import INPUTS, STATES
@@ -48,19 +47,14 @@ class ReflectionEncoder(PredictionEncoder):
         return [view.edges.nodes, view.first]
 
     def forward(
-        self,
-        view: RelationalView,
-        inputs: Tensor,
-        kept: tuple[Tensor, ...] | None = None,
-        frozen: FrozenStates | None = None,
-        relations: Tensor | None = None,
+        self, view: RelationalView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
     ) -> Encoded:
-        g: Tensor = self.reflection(
-            view, inputs=inputs, kept=kept, frozen=frozen, relations=relations
-        )
+        g: Tensor = self.reflection(view, inputs=inputs, kept=kept)
         return g, [g]
 
     def newcomers(self, part: Part) -> Encoded:
         frozen = part.frozen(part.memory(STATES), self.stages)
         relations = self.reflection.relation_table()[part.few_relations[1]]
-        return self.forward(part.relational_view(), part.memory(INPUTS), None, frozen, relations)
+        view, inputs = part.relational_view(), part.memory(INPUTS)
+        g: Tensor = self.reflection(view, inputs=inputs, frozen=frozen, relations=relations)
+        return g, [g]

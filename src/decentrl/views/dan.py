@@ -56,11 +56,6 @@ class DANView(View):
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = (model.layers + 1) * (2 if self.reads_two_hops else 1)
 
-    @property
-    def constant_length(self) -> bool:
-        """Whether every part of a vector has the same length, which no gradient goes through."""
-        return not self.with_input
-
     def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> GraphView:
         model = self.config.model
         return graph.view(
@@ -97,7 +92,7 @@ class DANView(View):
         self, structure: GraphView, inputs: Tensor, layers: list[Tensor], out: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Unit vectors of all entities, and layers 0 … K side by side."""
-        parts = self._parts(list(layers), inputs, structure)
+        parts = self._parts(layers, inputs, structure)
         vectors = parts[0].new_empty(len(parts[0]), self.dim) if out is None else out
         for start in range(0, len(vectors), 4096):  # one large tensor, not three
             rows = slice(start, start + 4096)
@@ -110,7 +105,6 @@ class DANView(View):
         structure = part.graph_view(
             states,
             layers=model.layers,
-            order=self.dan.order,
             two_hop=self.reads_two_hops,
             self_entity=model.self_entity,
         )
@@ -130,26 +124,18 @@ class DANObjective(LinkObjective):
     """The paper's objective: links together, samples apart, and self-distillation."""
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
-        settings, device = self.config.loss, self.model.entities.device
+        device, n = self.model.entities.device, len(self.structure.seen)
         parts = self.model(self.structure)
-
-        count = len(batch) * settings.negatives
-        negatives = Adjacency.from_pairs(
-            rng.choice(self.seen_left, count),
-            rng.choice(self.seen_right, count),
-            len(self.structure.seen),
-            len(self.structure.seen),
-        ).to(device)
+        count = len(batch) * self.config.loss.negatives
+        lefts, rights = rng.choice(self.seen_left, count), rng.choice(self.seen_right, count)
+        negatives = Adjacency.from_pairs(lefts, rights, n, n).to(device)
         ids = torch.from_numpy(batch.T.reshape(-1)).to(device)
-        constant = self.model.constant_length
+        constant = not self.model.with_input  # layers have one length, so no gradient goes through
         vectors = join([gather(part, ids) for part in parts], constant)
         left, right = vectors.chunk(2)
         loss = contrastive_alignment_loss(
             (left * right).sum(-1),
             joined_dots(parts, negatives, constant),
-            margin=settings.margin,
-            weight=settings.weight,
-            squared=settings.squared,
         )
         distillation = self.config.distillation
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)

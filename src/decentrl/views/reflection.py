@@ -34,8 +34,7 @@ class ReflectionView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: ReflectionSettings = config.model
-        distillation = config.distillation
-        self.config = config
+        self.config, head = config, config.distillation
         self.encoder = RelationalEncoder(
             n_entities,
             n_relations,
@@ -47,13 +46,9 @@ class ReflectionView(View):
             entity_dropout=model.entity_dropout,
         )
         self.distillation: SelfDistillation | None = None
-        if distillation.variant != "none":
+        if head.variant != "none":
             self.distillation = SelfDistillation(
-                self.encoder.dim,
-                model.dim,
-                distillation.variant,
-                distillation.head,
-                distillation.dropout,
+                self.encoder.dim, model.dim, head.variant, head.head, head.dropout
             )
         self.dim = self.encoder.dim
         self.memories = {STATES: self.dim, INPUTS: model.dim}
