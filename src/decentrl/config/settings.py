@@ -223,7 +223,7 @@ class Settings:
             near = get_close_matches(name, sorted(elsewhere), n=1, cutoff=0.0)
             raise ConfigError(f"no setting '{section}.{name}'; did you mean {section}.{near[0]}?")
         what = {"model": "encoder"}  # as users call it
-        chosen = " and the ".join(f"{what.get(key, key)} {name}" for key, name in names.items())
+        chosen = " and the ".join(f"{what.get(key, key)} {it}" for key, it in names.items())
         own = ", ".join(f"{section}.{other}" for other in sorted(_names_of(kind)))
         there = f"; these do: {own}" if own else f", which has no {section} settings"
         raise ConfigError(f"{section}.{name} does not apply to the {chosen}{there}")

@@ -109,7 +109,6 @@ class TranslationalObjective:
             united = np.stack((rows[triples[:, 0]], triples[:, 1], rows[triples[:, 2]]), 1)
             self.queries.append(Queries.of(united, graph.n_relations))
         self.seen = [np.unique(queries.entities) for queries in self.queries]
-        self._column = np.full(graph.n_entities, -1)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Batch]:
         steps: list[Batch] = []
@@ -129,7 +128,6 @@ class TranslationalObjective:
         places, index = queries.places(chosen)
         heads, answers = queries.entities[chosen], queries.answers[index]
         candidates = self._candidates(self.seen[side], answers, rng)
-        self._column[candidates] = np.arange(len(candidates))
 
         def put(ids: Ids) -> Tensor:
             return torch.from_numpy(ids).to(device)
@@ -143,11 +141,11 @@ class TranslationalObjective:
             compared,
             bias * settings.scale,
             put(places),
-            put(self._column[answers]),
+            put(np.searchsorted(candidates, answers)),
         )
 
     def _candidates(self, seen: Ids, answers: Ids, rng: np.random.Generator) -> Ids:
-        """Right answers and sampled entities, among which the right ones are to be found."""
+        """Right answers and sampled entities, sorted, among which right ones are to be found."""
         count = self.config.loss.entities
         if not count or count >= len(seen):
             return seen
