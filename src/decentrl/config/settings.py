@@ -66,7 +66,7 @@ class Settings:
     known: ClassVar[dict[str, dict[str, Any]]] = {}
     """The dataclasses that can be chosen, by section and name."""
     usual: ClassVar[Sections] = {}
-    """The other sections where no chosen dataclass says more, if not those of the defaults."""
+    """Sections of an encoder that does not name its own, where they differ from the defaults'."""
 
     @classmethod
     def chosen(cls, names: Mapping[str, str]) -> Sections:

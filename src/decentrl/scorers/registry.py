@@ -1,4 +1,4 @@
-"""Encoders of prediction by their name, and the door for those of others."""
+"""Encoders of prediction by their name, and how to register one from outside."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ ENCODERS = Encoders[PredictionEncoder](
     },
 )
 register_prediction_encoder = ENCODERS.register
+"""Class decorator; the settings are a subclass of ``PredictionEncoderSettings``."""
 
 
 def make_encoder(config: PredictionConfig, n_entities: int, n_relations: int) -> PredictionEncoder:

@@ -126,7 +126,7 @@ class View(nn.Module, ABC):
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
 
-        By default what the attention layers of :mod:`decentrl.nn` say, if it has any.
+        By default the weights in its attention layers of :mod:`decentrl.nn`, if it has any.
 
         Args:
             rows: what :meth:`newcomers` has made of the part.

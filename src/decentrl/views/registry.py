@@ -1,4 +1,4 @@
-"""Views of alignment by the name of their encoder, and the door for those of others."""
+"""Views of alignment by the name of their encoder, and how to register one from outside."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ VIEWS = Encoders[View](
     },
 )
 register_view = VIEWS.register
+"""Class decorator of a :class:`View`."""
 view_type = VIEWS.find
 
 

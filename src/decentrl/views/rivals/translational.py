@@ -93,7 +93,7 @@ class TranslationalModel(View):
 class TranslationalObjective:
     """Asks for the tail and for the head of every triple, among ``loss.entities`` sampled ones.
 
-    Links teach only by making two entities one: what is learned of either is said of both. A step
+    Links teach only by making two entities one: what is learned of one holds for both. A step
     asks about one graph and samples its entities alone: those of the other one would include the
     unknown counterparts of right answers, which are not wrong.
     """
