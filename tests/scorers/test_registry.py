@@ -22,9 +22,10 @@ from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
 from decentrl.nn.aggregate import pool
 from decentrl.predictor import Predictor
+from decentrl.scorers import registry
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.scorers.model import PredictionModel
-from decentrl.scorers.registry import _ENCODERS, _HOMES, make_encoder, register_prediction_encoder
+from decentrl.scorers.registry import make_encoder, register_prediction_encoder
 from decentrl.views.base import INPUTS, STATES, Attention
 from decentrl.views.part import Part
 
@@ -90,7 +91,7 @@ def registered() -> Iterator[None]:
     }
     register_prediction_encoder(MeanSettings, preset)(Mean)
     yield
-    for known in (ENCODERS, _ENCODERS, MORE_PRESETS["prediction"]):
+    for known in (ENCODERS, registry.ENCODERS.registered, MORE_PRESETS["prediction"]):
         known.pop("mean")
 
 
@@ -171,12 +172,12 @@ def test_a_name_is_given_once() -> None:
     for name in ("mean", "rgcn"):  # ours also before anything has asked for it
         with pytest.raises(ConfigError, match=f"there is an encoder '{name}' already"):
             register_prediction_encoder(ENCODERS[name])(another)
-    assert _ENCODERS["mean"] is Mean
+    assert registry.ENCODERS.registered["mean"] is Mean
 
 
 def test_every_name_of_ours_has_its_encoder() -> None:
-    assert set(_HOMES) == set(ENCODERS) - {"mean"}
-    for name in _HOMES:
+    assert set(registry.ENCODERS.ours) == set(ENCODERS) - {"mean"}
+    for name in registry.ENCODERS.ours:
         config = PredictionConfig.from_preset(
             "paper", (f"model.encoder={name}", "decoder.name=distmult", "model.dim=4")
         )

@@ -6,7 +6,7 @@ preset ``strong``.
 
 from decentrl.config.alignment import Config, MatchingConfig
 from decentrl.config.prediction import PredictionConfig
-from decentrl.config.registry import check_name, must_grow, register_encoder
+from decentrl.config.registry import Encoders, must_grow
 from decentrl.config.settings import (
     DEFAULT_PRESET,
     Settings,
@@ -21,15 +21,14 @@ __all__ = [
     "DEFAULT_PRESET",
     "Config",
     "EncoderSettings",
+    "Encoders",
     "MatchingConfig",
     "PredictionConfig",
     "Settings",
     "Steps",
-    "check_name",
     "must_grow",
     "preset_names",
     "read_preset",
-    "register_encoder",
     "setting",
     "to_toml",
 ]

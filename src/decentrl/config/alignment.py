@@ -5,12 +5,18 @@ Defaults are those of the preset ``strong``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from decentrl.config.settings import Sections, Settings, section_names, setting
-from decentrl.config.shared import Distillation, EncoderSettings, HoldOut, Steps
+from decentrl.config.settings import Section, Sections, Settings, setting
+from decentrl.config.shared import (
+    SHARE,
+    Distillation,
+    EncoderSettings,
+    HoldOut,
+    Steps,
+    WatchedSteps,
+)
 from decentrl.errors import ConfigError
 
 
@@ -20,35 +26,29 @@ class SampledPairs:
 
     negatives: int = setting(10, "sampled pairs for each training link", at_least=1)
 
-    margin: ClassVar[float] = 1.5  # λ
-    weight: ClassVar[float] = 0.1  # α, of the sampled pairs
-    squared: ClassVar[bool] = True  # as in the authors' code
-
 
 @dataclass(frozen=True)
-class HardSamples:
+class HardSamples(Section):
     """Loss of the relational encoder: a link's ends nearer than all sampled entities."""
 
     entities: int = setting(
-        8192, "sampled entities a step that links compete with; 0 means all", at_least=0
+        8192, "sampled entities a step that links or answers compete with; 0 means all", at_least=0
     )
-    scale: float = setting(30.0, "how much harder samples count more", at_least=0)
+    scale: float = setting(30.0, "of the scores: how much harder samples count more", at_least=0)
 
 
 @dataclass(frozen=True)
-class SampledAnswers:
+class SampledAnswers(HardSamples):
     """Loss of TransE and RotatE: the right answer of a triple among sampled entities."""
 
-    entities: int = setting(
-        512, "sampled entities a step that answers compete with; 0 means all", at_least=0
-    )
-    scale: float = setting(3.0, "factor of the scores", at_least=0)
+    entities: int = 512
+    scale: float = 3.0
 
 
 @dataclass(frozen=True)
 class InducingDistillation(Distillation):
-    weight: float = setting(3.0, "weight of the distillation loss", at_least=0)
-    induce: bool = setting(  # type: ignore[misc]
+    weight: float = 3.0
+    induce: bool = setting(
         True, "make input embeddings of entities unseen in training with the distillation head"
     )
 
@@ -61,18 +61,8 @@ class Training(Steps):
 
 
 @dataclass(frozen=True)
-class WatchedTraining(Training):
+class WatchedTraining(Training, WatchedSteps):
     """Training that looks at the validation links between epochs and may stop early."""
-
-    validates: ClassVar[bool] = True
-
-    validate_every: int = setting(10, "epochs between two validations", at_least=1)  # type: ignore[misc]
-    patience: int = setting(  # type: ignore[misc]
-        3, "stop after this many validations without a better value; 0 never stops", at_least=0
-    )
-
-
-_DROPOUT = {"at_least": 0, "at_most": 1}
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ class DANSettings(EncoderSettings):
     """The paper's Decentralized Attention Network."""
 
     encoder: ClassVar[str] = "dan"
-    sections: ClassVar[dict[str, type | None]] = {
+    sections: ClassVar[Sections] = {
         "loss": SampledPairs,
         "distillation": Distillation,
         "training": WatchedTraining,
@@ -88,7 +78,7 @@ class DANSettings(EncoderSettings):
 
     dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
     layers: int = setting(4, "number of layers, K", at_least=1)
-    dropout: float = setting(0.5, "dropout on attention scalars", **_DROPOUT)
+    dropout: float = setting(0.5, "dropout on attention scalars", **SHARE)
     hops: Literal["alternating", "one"] = setting(
         "alternating", "two-hop neighbours in layers 1, 3, … (alternating) or one-hop in all"
     )
@@ -106,7 +96,7 @@ class ReflectionSettings(EncoderSettings):
     """The relational encoder: neighbours reflected along relations."""
 
     encoder: ClassVar[str] = "reflection"
-    sections: ClassVar[dict[str, type | None]] = {
+    sections: ClassVar[Sections] = {
         "loss": HardSamples,
         "distillation": InducingDistillation,
         "training": Training,
@@ -114,10 +104,10 @@ class ReflectionSettings(EncoderSettings):
 
     dim: int = setting(256, "width of the input embeddings and of every layer", at_least=1)
     layers: int = setting(2, "number of layers, K", at_least=1)
-    dropout: float = setting(0.3, "dropout on vectors", **_DROPOUT)
-    edge_dropout: float = setting(0.1, "share of the edges left out in a layer", **_DROPOUT)
+    dropout: float = setting(0.3, "dropout on vectors", **SHARE)
+    edge_dropout: float = setting(0.1, "share of the edges left out in a layer", **SHARE)
     entity_dropout: float = setting(
-        0.1, "share of the input embeddings left out of a step, as if never seen", **_DROPOUT
+        0.1, "share of the input embeddings left out of a step, as if never seen", **SHARE
     )
     context: bool = setting(
         True, "weigh neighbours by their context too, not by the relation alone"
@@ -135,11 +125,7 @@ class NoEncoderSettings(EncoderSettings):
     """Seed propagation alone: nothing is trained."""
 
     encoder: ClassVar[str] = "none"
-    sections: ClassVar[dict[str, type | None]] = {
-        "loss": None,
-        "distillation": None,
-        "training": HoldOut,
-    }
+    sections: ClassVar[Sections] = {"training": HoldOut}
 
 
 @dataclass(frozen=True)
@@ -147,46 +133,41 @@ class RivalSettings(EncoderSettings):
     """Base of the rivals' settings: they have no self-distillation and no newcomers."""
 
     inductive: ClassVar[bool] = False
-    sections: ClassVar[dict[str, type | None]] = {
-        "loss": None,
-        "distillation": None,
-        "training": WatchedTraining,
-    }
+    sections: ClassVar[Sections] = {"training": WatchedTraining}
 
     dim: int = setting(300, "width of the input embeddings", at_least=1)
 
 
 @dataclass(frozen=True)
-class GCNSettings(RivalSettings):
+class LayeredRivalSettings(RivalSettings):
+    layers: int = setting(2, "number of layers", at_least=1)
+
+
+@dataclass(frozen=True)
+class GCNSettings(LayeredRivalSettings):
     encoder: ClassVar[str] = "gcn"
 
     dim: int = setting(200, "width of the input embeddings and of every layer", at_least=1)
-    layers: int = setting(2, "number of layers", at_least=1)
 
 
 @dataclass(frozen=True)
-class GATSettings(RivalSettings):
+class GATSettings(LayeredRivalSettings):
     encoder: ClassVar[str] = "gat"
 
-    layers: int = setting(2, "number of layers", at_least=1)
-    dropout: float = setting(0.0, "dropout on attention scalars", **_DROPOUT)
+    dropout: float = setting(0.0, "dropout on attention scalars", **SHARE)
 
 
 @dataclass(frozen=True)
-class AliNetSettings(RivalSettings):
+class AliNetSettings(LayeredRivalSettings):
     encoder: ClassVar[str] = "alinet"
 
     dim: int = setting(500, "width of the input embeddings; layers are narrower", at_least=1)
-    layers: int = setting(2, "number of layers", at_least=1)
 
 
 @dataclass(frozen=True)
 class TransESettings(RivalSettings):
     encoder: ClassVar[str] = "transe"
-    sections: ClassVar[dict[str, type | None]] = {
-        **RivalSettings.sections,
-        "loss": SampledAnswers,
-    }
+    sections: ClassVar[Sections] = {**RivalSettings.sections, "loss": SampledAnswers}
 
 
 @dataclass(frozen=True)
@@ -199,10 +180,7 @@ class RotatESettings(TransESettings):
 @dataclass(frozen=True)
 class Propagation:
     weight: float = setting(
-        0.4,
-        "share of seed propagation in the score, the encoder has the rest",
-        at_least=0,
-        at_most=1,
+        0.4, "share of seed propagation in the score, the encoder has the rest", **SHARE
     )
     dim: int = setting(512, "width of a link's random vector", at_least=1)
     relation_dim: int = setting(128, "coordinates of a relation in the features", at_least=1)
@@ -214,15 +192,10 @@ class Propagation:
 @dataclass(frozen=True)
 class SelfTraining:
     rounds: int = setting(
-        0,
-        "at most so many times train on found links too; validation links choose how many",
-        at_least=0,
+        0, "rounds of training on found links too, at most; validation links choose", at_least=0
     )
     mass: float = setting(
-        0.3,
-        "Sinkhorn mass that two mutually nearest entities need to become a link",
-        at_least=0,
-        at_most=1,
+        0.3, "Sinkhorn mass that two mutually nearest entities need to become a link", **SHARE
     )
     epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
     counterpart_weight: float = setting(
@@ -241,31 +214,24 @@ class MatchingConfig:
     temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4)
     iterations: int = setting(30, "of Sinkhorn", at_least=1)
     keep: int = setting(
-        0,
-        "`match` keeps each entity's so many nearest only, for large graphs; 0 keeps all",
-        at_least=0,
+        0, "nearest entities that `match` keeps of each, for large graphs; 0 keeps all", at_least=0
     )
 
 
-ENCODERS: dict[str, type[EncoderSettings]] = {
-    kind.encoder: kind
-    for kind in (
-        DANSettings,
-        ReflectionSettings,
-        NoEncoderSettings,
-        GCNSettings,
-        GATSettings,
-        AliNetSettings,
-        TransESettings,
-        RotatESettings,
-    )
-}
+_OURS: tuple[type[EncoderSettings], ...] = (
+    DANSettings, ReflectionSettings, NoEncoderSettings, GCNSettings, GATSettings, AliNetSettings,
+    TransESettings, RotatESettings,
+)  # fmt: skip
+ENCODERS = {kind.encoder: kind for kind in _OURS}
 """Settings of every encoder by its name; :func:`decentrl.views.register_view` adds to it."""
 
 
 @dataclass(frozen=True)
 class Config(Settings):
     """Settings of entity alignment."""
+
+    known: ClassVar[dict[str, dict[str, Any]]] = {"model": ENCODERS}
+    usual: ClassVar[Sections] = {"distillation": None, "loss": None}
 
     model: Any = ReflectionSettings()
     propagation: Propagation = Propagation()
@@ -274,31 +240,6 @@ class Config(Settings):
     training: Any = Training()
     self_training: SelfTraining = SelfTraining()
     matching: MatchingConfig = MatchingConfig()
-
-    @classmethod
-    def default_names(cls) -> dict[str, str]:
-        return {"model": "reflection"}
-
-    @classmethod
-    def all_names(cls) -> Iterable[dict[str, str]]:
-        return ({"model": name} for name in ENCODERS)
-
-    @classmethod
-    def chosen(cls, names: Mapping[str, str]) -> Sections:
-        name = names["model"]
-        if name not in ENCODERS:
-            raise ConfigError(f"model.encoder is {name!r}; it can be: {', '.join(ENCODERS)}")
-        model = ENCODERS[name]
-        usual: Sections = {
-            "model": model,
-            "propagation": Propagation,
-            "distillation": None,
-            "loss": None,
-            "training": Training,
-            "self_training": SelfTraining,
-            "matching": MatchingConfig,
-        }
-        return {key: model.sections.get(key, usual[key]) for key in section_names(cls)}
 
     def check(self) -> None:
         if self.model.encoder == "rotate" and self.model.dim % 2:

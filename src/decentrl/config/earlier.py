@@ -8,7 +8,6 @@ fixed at now, where that changes what a trained model is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from decentrl.errors import ConfigError
@@ -72,7 +71,6 @@ _FIXED = {
     },
 }
 """What has become a constant and decides what a trained model is."""
-_RENAMED = {("self_training", "told"): "counterpart_weight"}
 
 
 def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,11 +80,9 @@ def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         settings: the class of settings of the job.
     """
     defaults = _DEFAULTS[settings.folder]
-    if not any(
-        name in values.get(section, ())
-        for section, name in (("training", "refit"), ("model", "norm"), ("model", "own_dropout"))
-        if section != "training" or settings.folder
-    ):
+    signs = [("model", "norm"), ("model", "own_dropout")]  # every one had these
+    signs += [("training", "refit")] if settings.folder else []
+    if not any(name in values.get(section, ()) for section, name in signs):
         return dict(values)
     old: dict[str, Any] = {key: {**part, **values.get(key, {})} for key, part in defaults.items()}
     encoder = old["model"]["encoder"]
@@ -98,12 +94,8 @@ def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
                         f"it was trained with {section}.{name}={old[section][name]}, which this "
                         "decentrl no longer has; use the version that trained it, or train again"
                     )
+    if part := old.get("self_training"):
+        part["counterpart_weight"] = part.pop("told")
     choice = {section: old[section][key] for section, key in settings.choices.items()}
-    kept: dict[str, Any] = {key: values[key] for key in ("preset", "seed") if key in values}
-    for section, kind in settings.chosen(choice).items():
-        known = set() if kind is None else {field.name for field in fields(kind)}
-        known |= {settings.choices[section]} if section in settings.choices else set()
-        found = {_RENAMED.get((section, k), k): v for k, v in old[section].items()}
-        if kept_here := {k: v for k, v in found.items() if k in known}:
-            kept[section] = kept_here
-    return kept
+    rest: dict[str, Any] = {key: values[key] for key in ("preset", "seed") if key in values}
+    return {**rest, **settings.kept(choice, old)}

@@ -5,43 +5,29 @@ Defaults are those of the preset ``strong``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, ClassVar, Literal
 
-from decentrl.config.settings import Sections, Settings, section_names, setting
-from decentrl.config.shared import Distillation, EncoderSettings, Steps
+from decentrl.config.settings import Sections, Settings, setting
+from decentrl.config.shared import SHARE, Distillation, EncoderSettings, WatchedSteps
 from decentrl.errors import ConfigError
-
-_SHARE = {"at_least": 0, "at_most": 1}
 
 
 @dataclass(frozen=True)
 class PredictionDistillation(Distillation):
-    variant: Literal["detached", "infonce", "l2", "none"] = setting(
-        "none", "self-distillation: the paper's, or one of its ablations"
-    )
+    variant: Literal["detached", "infonce", "l2", "none"] = "none"
 
 
 @dataclass(frozen=True)
-class PredictionTraining(Steps):
-    validates: ClassVar[bool] = True
-
-    epochs: int = setting(30, "passes over the training triples", at_least=0)
-    optimizer: Literal["adam", "rmsprop", "adagrad"] = setting(
-        "adagrad", "what follows the gradient"
-    )
-    learning_rate: float = setting(0.1, "of the optimizer", at_least=0)
-    encoder_rate: float = setting(  # type: ignore[misc]
-        0.05, "the encoder's learning rate, as a share of that of all else", at_least=0
-    )
-    schedule: Literal["constant", "linear"] = setting(  # type: ignore[misc]
+class PredictionTraining(WatchedSteps):
+    epochs: int = 30
+    optimizer: Literal["adam", "rmsprop", "adagrad"] = "adagrad"
+    learning_rate: float = 0.1
+    schedule: Literal["constant", "linear"] = setting(
         "constant", "linear lowers the learning rate from epoch to epoch, to 0 after the last"
     )
-    validate_every: int = setting(10, "epochs between two validations", at_least=1)  # type: ignore[misc]
-    patience: int = setting(  # type: ignore[misc]
-        3, "stop after this many validations without a better value; 0 never stops", at_least=0
+    encoder_rate: float = setting(
+        0.05, "the encoder's learning rate, as a share of that of all else", at_least=0
     )
 
 
@@ -50,15 +36,15 @@ class PredictionEncoderSettings(EncoderSettings):
     """Base of the settings of an encoder under a decoder."""
 
     dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
-    dropout: float = setting(0.3, "dropout on entity vectors", **_SHARE)
+    dropout: float = setting(0.3, "dropout on entity vectors", **SHARE)
     output: Literal["tied", "table"] = setting(
         "tied", "answers are compared by the vectors that ask, or by a table (no new answers then)"
     )
 
-    layers: ClassVar[int] = 0
-    own: ClassVar[str] = "off"
-    hidden: ClassVar[float] = 0.0
-    reuse: ClassVar[int] = 1
+    layers = 0
+    own = "off"
+    hidden = 0.0
+    reuse = 1
 
     def made(self) -> int:
         """Width of what the encoder makes of an entity's neighbours; 0 without one."""
@@ -67,21 +53,22 @@ class PredictionEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class LayeredSettings(PredictionEncoderSettings):
-    layers: int = setting(2, "number of layers, K", at_least=1)  # type: ignore[misc]
-    hidden: float = setting(  # type: ignore[misc]
+    layers: int = setting(2, "number of layers, K", at_least=1)
+    hidden: float = setting(
         0.5,
         "share of the edges between a batch's questions and answers hidden while it is learned",
-        **_SHARE,
+        **SHARE,
     )
-    reuse: int = setting(  # type: ignore[misc]
-        1, "steps that share one encoding of the graph; the encoder learns from all at once",
+    reuse: int = setting(
+        1,
+        "steps that share one encoding of the graph; the encoder learns from all at once",
         at_least=1,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
 class InductiveSettings(LayeredSettings):
-    own: Literal["off", "add", "concatenate"] = setting(  # type: ignore[misc]
+    own: Literal["off", "add", "concatenate"] = setting(
         "off", "an entity's own embedding: not used, added to the encoder's vector, or beside it"
     )
 
@@ -99,20 +86,11 @@ class PredictionReflectionSettings(InductiveSettings):
 
     encoder: ClassVar[str] = "reflection"
 
-    dim: int = setting(128, "width of the input embeddings and of every layer", at_least=1)
-    dropout: float = setting(0.0, "dropout on entity vectors", **_SHARE)
-    hidden: float = setting(  # type: ignore[misc]
-        0.0,
-        "share of the edges between a batch's questions and answers hidden while it is learned",
-        **_SHARE,
-    )
-    reuse: int = setting(  # type: ignore[misc]
-        10, "steps that share one encoding of the graph; the encoder learns from all at once",
-        at_least=1,
-    )  # fmt: skip
-    own: Literal["off", "add", "concatenate"] = setting(  # type: ignore[misc]
-        "add", "an entity's own embedding: not used, added to the encoder's vector, or beside it"
-    )
+    dim: int = 128
+    dropout: float = 0.0
+    hidden: float = 0.0
+    reuse: int = 10
+    own: Literal["off", "add", "concatenate"] = "add"
 
     def made(self) -> int:
         return 2 * (self.layers + 1) * self.dim
@@ -131,55 +109,32 @@ class TableSettings(PredictionEncoderSettings):
 
 @dataclass(frozen=True)
 class RivalEncoderSettings(LayeredSettings):
-    """Base of the rivals' settings: they have no newcomers."""
+    """Settings of the rivals, which have no newcomers."""
 
     inductive: ClassVar[bool] = False
 
-    dim: int = setting(200, "width of the input embeddings and of every layer", at_least=1)
+    dim: int = 200
 
 
 @dataclass(frozen=True)
-class RGCNSettings(RivalEncoderSettings):
-    encoder: ClassVar[str] = "rgcn"
-
-
-@dataclass(frozen=True)
-class CompGCNSettings(RivalEncoderSettings):
-    encoder: ClassVar[str] = "compgcn"
-
-
-@dataclass(frozen=True)
-class LANSettings(RivalEncoderSettings):
+class LANSettings(RivalEncoderSettings, InductiveSettings):
     encoder: ClassVar[str] = "lan"
 
-    layers: int = setting(1, "number of layers: one", at_least=1, at_most=1)  # type: ignore[misc]
-    own: Literal["off", "add", "concatenate"] = setting(  # type: ignore[misc]
-        "off", "an entity's own embedding: not used, added to the encoder's vector, or beside it"
-    )
+    layers: int = setting(1, "number of layers: one", at_least=1, at_most=1)
 
 
-@dataclass(frozen=True)
-class DGCNSettings(RivalEncoderSettings):
-    encoder: ClassVar[str] = "dgcn"
-
-
-@dataclass(frozen=True)
-class WGCNSettings(RivalEncoderSettings):
-    encoder: ClassVar[str] = "wgcn"
+def _named(base: type[Any], key: str, *names: str) -> dict[str, type[Any]]:
+    """Dataclasses that differ from their base in the name alone."""
+    return {name: type(base.__name__, (base,), {key: name}) for name in names}
 
 
 ENCODERS: dict[str, type[PredictionEncoderSettings]] = {
-    kind.encoder: kind
-    for kind in (
-        PredictionDANSettings,
-        PredictionReflectionSettings,
-        TableSettings,
-        RGCNSettings,
-        CompGCNSettings,
-        LANSettings,
-        DGCNSettings,
-        WGCNSettings,
-    )
+    "dan": PredictionDANSettings,
+    "reflection": PredictionReflectionSettings,
+    "none": TableSettings,
+    **_named(RivalEncoderSettings, "encoder", "rgcn", "compgcn"),
+    "lan": LANSettings,
+    **_named(RivalEncoderSettings, "encoder", "dgcn", "wgcn"),
 }
 """Settings of every encoder by its name; registering a prediction encoder adds to it."""
 
@@ -191,22 +146,20 @@ class PredictionLoss:
     candidates: int = setting(
         0, "sampled entities that a step's answers compete with; 0 means all", at_least=0
     )
-    smoothing: float = setting(0.0, "share of a right answer spread over all", **_SHARE)
+    smoothing: float = setting(0.0, "share of a right answer spread over all", **SHARE)
     relations: float = setting(
         4.0, "weight of asking for the relation between two entities too", at_least=0
     )
     n3: float = setting(0.05, "weight of the cubed absolute values of h, r and t", at_least=0)
 
-    root: ClassVar[bool] = False
+    root = False
 
 
 @dataclass(frozen=True)
 class DistanceLoss(PredictionLoss):
     """The same for decoders that measure distances."""
 
-    root: bool = setting(  # type: ignore[misc]
-        False, "learn by distances instead of their squares (ranks are the same)"
-    )
+    root: bool = setting(False, "learn by distances instead of their squares (ranks are the same)")
 
 
 @dataclass(frozen=True)
@@ -214,61 +167,36 @@ class DecoderSettings:
     """Base of a decoder's settings."""
 
     name: ClassVar[str] = ""
-    loss: ClassVar[type[PredictionLoss]] = PredictionLoss
-    batch_norm: ClassVar[bool] = False
+    sections: ClassVar[Sections] = {}
+    """Dataclasses of other sections, where they differ from the defaults."""
 
     dim: int = setting(1024, "width of the vectors it reads; 0 takes the encoder's", at_least=0)
     normalise: bool = setting(False, "entity vectors have length 1")
-    dropout: float = setting(0.0, "dropout on the vector of a question", **_SHARE)
+    dropout: float = setting(0.0, "dropout on the vector of a question", **SHARE)
+
+    batch_norm = False
 
 
 @dataclass(frozen=True)
-class TransEDecoder(DecoderSettings):
-    name: ClassVar[str] = "transe"
-    loss: ClassVar[type[PredictionLoss]] = DistanceLoss
-
-
-@dataclass(frozen=True)
-class DistMultDecoder(DecoderSettings):
-    name: ClassVar[str] = "distmult"
-
-
-@dataclass(frozen=True)
-class ComplExDecoder(DecoderSettings):
-    name: ClassVar[str] = "complex"
-
-
-@dataclass(frozen=True)
-class RotatEDecoder(DecoderSettings):
-    name: ClassVar[str] = "rotate"
-    loss: ClassVar[type[PredictionLoss]] = DistanceLoss
+class DistanceDecoder(DecoderSettings):
+    sections: ClassVar[Sections] = {"loss": DistanceLoss}
 
 
 @dataclass(frozen=True)
 class TuckERDecoder(DecoderSettings):
     name: ClassVar[str] = "tucker"
 
-    batch_norm: bool = setting(  # type: ignore[misc]
-        False, "normalise over a batch and drop out within, as in its paper"
-    )
-
-
-@dataclass(frozen=True)
-class ConvEDecoder(DecoderSettings):
-    name: ClassVar[str] = "conve"
+    batch_norm: bool = setting(False, "normalise over a batch and drop out within, as in its paper")
 
 
 DECODERS: dict[str, type[DecoderSettings]] = {
-    kind.name: kind
-    for kind in (
-        TransEDecoder,
-        DistMultDecoder,
-        ComplExDecoder,
-        RotatEDecoder,
-        TuckERDecoder,
-        ConvEDecoder,
-    )
+    **_named(DistanceDecoder, "name", "transe"),
+    **_named(DecoderSettings, "name", "distmult", "complex"),
+    **_named(DistanceDecoder, "name", "rotate"),
+    "tucker": TuckERDecoder,
+    **_named(DecoderSettings, "name", "conve"),
 }
+_COMPLEX = DECODERS["complex"]()
 
 
 @dataclass(frozen=True)
@@ -278,36 +206,13 @@ class PredictionConfig(Settings):
     folder: ClassVar[str] = "prediction"
     choices: ClassVar[dict[str, str]] = {"model": "encoder", "decoder": "name"}
 
+    known: ClassVar[dict[str, dict[str, Any]]] = {"model": ENCODERS, "decoder": DECODERS}
+
     model: Any = PredictionReflectionSettings()
-    decoder: Any = ComplExDecoder()
+    decoder: Any = _COMPLEX
     distillation: Any = PredictionDistillation()
     loss: Any = PredictionLoss()
     training: Any = PredictionTraining()
-
-    @classmethod
-    def default_names(cls) -> dict[str, str]:
-        return {"model": "reflection", "decoder": "complex"}
-
-    @classmethod
-    def all_names(cls) -> Iterable[dict[str, str]]:
-        pairs = product(ENCODERS, DECODERS)
-        return ({"model": encoder, "decoder": decoder} for encoder, decoder in pairs)
-
-    @classmethod
-    def chosen(cls, names: Mapping[str, str]) -> Sections:
-        for path, known in (("model.encoder", ENCODERS), ("decoder.name", DECODERS)):
-            name = names[path.partition(".")[0]]
-            if name not in known:
-                raise ConfigError(f"{path} is {name!r}; it can be: {', '.join(known)}")
-        model, decoder = ENCODERS[names["model"]], DECODERS[names["decoder"]]
-        usual: Sections = {
-            "model": model,
-            "decoder": decoder,
-            "distillation": PredictionDistillation,
-            "loss": decoder.loss,
-            "training": PredictionTraining,
-        }
-        return {key: model.sections.get(key, usual[key]) for key in section_names(cls)}
 
     @property
     def made(self) -> int:

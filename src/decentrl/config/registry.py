@@ -1,45 +1,72 @@
-"""Registering the settings of an encoder by its name, also from outside the package."""
+"""The encoders of a job by their names: ours, and those registered from outside the package."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Generic, TypeVar
 
-from decentrl.config import alignment, prediction
 from decentrl.config.settings import MORE_PRESETS, Settings
 from decentrl.config.shared import EncoderSettings
 from decentrl.errors import ConfigError
 
-_ENCODERS: dict[str, dict[str, Any]] = {
-    alignment.Config.folder: alignment.ENCODERS,
-    prediction.PredictionConfig.folder: prediction.ENCODERS,
-}
+_Encoder = TypeVar("_Encoder")
+_Kind = TypeVar("_Kind", bound=type)
 
 
-def register_encoder(
-    job: type[Settings], kind: type[EncoderSettings], preset: Mapping[str, Any] | None = None
-) -> None:
-    """Make an encoder's settings known to a job; its name becomes a preset, too.
+class Encoders(Generic[_Encoder]):
+    """Classes of encoders by the name that ``model.encoder`` chooses them by.
 
     Args:
-        job: :class:`Config` or :class:`PredictionConfig`.
-        preset: what the preset sets besides the encoder, by section.
+        job: the settings of the job.
+        ours: where our own are, ``module.Class`` by name; each is imported when it is first found.
     """
-    known = _ENCODERS[job.folder]
-    check_name(kind.encoder, kind, known.get(kind.encoder))
-    known[kind.encoder] = kind
-    if preset is not None:
-        values = {section: dict(part) for section, part in preset.items()}
-        values["model"] = {"encoder": kind.encoder, **values.get("model", {})}
-        MORE_PRESETS[job.folder][kind.encoder] = values
+
+    def __init__(self, job: type[Settings], ours: Mapping[str, str]) -> None:
+        self.job, self.ours = job, ours
+        self.registered: dict[str, type[_Encoder]] = {}
+
+    def register(
+        self,
+        settings: type[EncoderSettings],
+        preset: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Callable[[_Kind], _Kind]:
+        """Class decorator: make an encoder known under the name of its settings.
+
+        A class that is defined again takes the place of the old one; any other is an error.
+
+        Args:
+            settings: a frozen dataclass; ``model.encoder`` chooses it by ``settings.encoder``.
+            preset: what a preset of the same name sets besides the encoder, by section.
+        """
+
+        def register(kind: _Kind) -> _Kind:
+            name, known = settings.encoder, self.job.known["model"]
+            pairs = (settings, known.get(name)), (kind, self.registered.get(name))
+            taken = any(old is not None and _place(old) != _place(new) for new, old in pairs)
+            if taken or name in self.ours:
+                raise ConfigError(f"there is an encoder {name!r} already; choose another name")
+            known[name], self.registered[name] = settings, kind
+            if preset is not None:
+                values = {section: dict(part) for section, part in preset.items()}
+                values["model"] = {"encoder": name, **values.get("model", {})}
+                MORE_PRESETS[self.job.folder][name] = values
+            return kind
+
+        return register
+
+    def find(self, name: str) -> type[_Encoder]:
+        """The class of an encoder by its name."""
+        if name in self.registered:
+            return self.registered[name]
+        module, _, kind = self.ours[name].rpartition(".")
+        found: type[_Encoder] = getattr(import_module(module), kind)
+        return found
 
 
-def check_name(name: str, kind: type, known: type | None) -> None:
-    """Raise if another class has the name; a class that is defined again may replace itself."""
-    if known is None:
-        return
-    if (kind.__module__, kind.__qualname__) != (known.__module__, known.__qualname__):
-        raise ConfigError(f"there is an encoder {name!r} already; choose another name")
+def _place(kind: type) -> tuple[str, str]:
+    """Where a class was defined."""
+    return kind.__module__, kind.__qualname__
 
 
 def must_grow(config: Settings) -> None:

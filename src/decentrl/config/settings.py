@@ -7,13 +7,16 @@ section has depends on what was chosen by name: the encoder (``model.encoder``) 
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import chain, product
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from decentrl.config.earlier import upgraded
 from decentrl.errors import ConfigError
@@ -33,7 +36,21 @@ def setting(
 
 
 _Self = TypeVar("_Self", bound="Settings")
-_Values = dict[str, dict[str, Any]]
+_Values = Mapping[str, Mapping[str, Any]]
+
+
+class Section:
+    """Base of sections that others derive from.
+
+    A setting that a derived section only gives another default keeps its meaning and limits.
+    """
+
+    def __init_subclass__(cls) -> None:
+        bases = [base for base in cls.__mro__[1:] if is_dataclass(base)]
+        for old in chain.from_iterable(map(fields, bases)):
+            default = vars(cls).get(old.name, old)
+            if not isinstance(default, Field):
+                setattr(cls, old.name, field(default=default, metadata=old.metadata))
 
 
 @dataclass(frozen=True)
@@ -46,11 +63,28 @@ class Settings:
     folder: ClassVar[str] = ""
     choices: ClassVar[dict[str, str]] = {"model": "encoder"}
     """Which setting of a section chooses its dataclass by name."""
+    known: ClassVar[dict[str, dict[str, Any]]] = {}
+    """The dataclasses that can be chosen, by section and name."""
+    usual: ClassVar[Sections] = {}
+    """Sections of an encoder that does not name its own, where they differ from the defaults'."""
 
     @classmethod
     def chosen(cls, names: Mapping[str, str]) -> Sections:
         """The dataclass of every section, for the names that were chosen by section."""
-        raise NotImplementedError
+        for name, key in cls.choices.items():
+            if names[name] not in tuple(cls.known[name]):
+                there = ", ".join(cls.known[name])
+                raise ConfigError(f"{name}.{key} is {names[name]!r}; it can be: {there}")
+        kinds = {name: known[names[name]] for name, known in cls.known.items()}
+        found = {name: type(getattr(cls, name)) for name in section_names(cls)} | cls.usual
+        for kind in reversed(kinds.values()):  # the encoder has the last word
+            found |= kind.sections
+        return {name: kinds.get(name, found[name]) for name in section_names(cls)}
+
+    @classmethod
+    def all_names(cls) -> list[dict[str, str]]:
+        """Every choice of names by section."""
+        return [dict(zip(cls.known, names, strict=True)) for names in product(*cls.known.values())]
 
     @classmethod
     def variants(cls) -> list[Sections]:
@@ -73,54 +107,49 @@ class Settings:
         cls: type[_Self], base: Mapping[str, Any], overrides: Iterable[str], preset: str, seed: int
     ) -> _Self:
         """Changes on top of a base, of which only what the chosen encoder has is kept."""
-        changes = cls._read_overrides(overrides)
-        names = cls._names(base, changes)
-        kept: _Values = {}
-        for section, kind in cls.chosen(names).items():
-            known = _names_of(kind) | ({cls.choices[section]} if section in cls.choices else set())
-            given = {k: v for k, v in base.get(section, {}).items() if k in known}
-            given |= changes.get(section, {})
-            if given:
-                kept[section] = given
-        return cls.from_dict({**kept, "preset": preset, "seed": seed})
-
-    @classmethod
-    def _read_overrides(cls, overrides: Iterable[str]) -> _Values:
-        changes: _Values = {}
+        changes: dict[str, dict[str, Any]] = {}
         for override in overrides:
             path, equals, text = override.partition("=")
-            section, dot, name = path.strip().partition(".")
+            name, dot, key = path.strip().partition(".")
             if not equals or not dot:
                 raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
-            cls._check_section(section)
-            changes.setdefault(section, {})[name] = _parse(text.strip())
-        return changes
+            cls._check_section(name)
+            changes.setdefault(name, {})[key] = _parse(text.strip())
+        values = cls.kept(cls._names(base, changes), base)
+        for name, part in changes.items():
+            values.setdefault(name, {}).update(part)
+        return cls.from_dict({**values, "preset": preset, "seed": seed})
+
+    @classmethod
+    def kept(cls, names: Mapping[str, str], values: _Values) -> dict[str, dict[str, Any]]:
+        """Of values by section those that the chosen dataclasses have, and the choices."""
+        found = {}
+        for name, kind in cls.chosen(names).items():
+            own = _names_of(kind) | {cls.choices.get(name)}
+            if part := {key: v for key, v in values.get(name, {}).items() if key in own}:
+                found[name] = part
+        return found
 
     @classmethod
     def from_dict(cls: type[_Self], values: Mapping[str, Any]) -> _Self:
         """Settings from nested values, as :meth:`to_dict` writes them; each one is checked."""
-        parts: dict[str, Any] = {}
-        given: dict[str, Any] = {}
-        for key, value in values.items():
-            if key == "seed" and not (type(value) is int and 0 <= value < 2**63):
-                raise ConfigError(f"the seed is {value!r}; it must be a whole number, at least 0")
-            if key in ("preset", "seed"):
-                parts[key] = value
-                continue
-            cls._check_section(key)
+        parts = {key: value for key, value in values.items() if key in ("preset", "seed")}
+        seed = parts.get("seed", 0)
+        if not (type(seed) is int and 0 <= seed < 2**63):
+            raise ConfigError(f"the seed is {seed!r}; it must be a whole number, at least 0")
+        given = {key: value for key, value in values.items() if key not in parts}
+        for name, value in given.items():
+            cls._check_section(name)
             if not isinstance(value, Mapping):
-                raise ConfigError(f"{key} is a section; write {key}.NAME = VALUE")
-            given[key] = dict(value)
+                raise ConfigError(f"{name} is a section; write {name}.NAME = VALUE")
         names = cls._names(given)
-        sections = cls.chosen(names)
-        for section, kind in sections.items():
-            found = given.get(section, {})
-            found.pop(cls.choices.get(section, ""), None)
+        for name, kind in cls.chosen(names).items():
             checked = {
-                name: cls._checked(section, kind, name, value, names)
-                for name, value in found.items()
+                key: cls._checked(name, kind, key, value, names)
+                for key, value in given.get(name, {}).items()
+                if key != cls.choices.get(name)
             }
-            parts[section] = None if kind is None else kind(**checked)
+            parts[name] = None if kind is None else kind(**checked)
         config = cls(**parts)
         config.check()
         return config
@@ -136,63 +165,45 @@ class Settings:
     @classmethod
     def _names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
         """The chosen name of each section with a choice: the last source that gives one."""
-        names = dict(cls.default_names())
-        for section, key in cls.choices.items():
-            for values in sources:
-                if isinstance(values.get(section), Mapping) and key in values[section]:
-                    names[section] = values[section][key]
+        names = {}
+        for name, key in cls.choices.items():
+            given = [source[name][key] for source in sources if key in source.get(name, {})]
+            names[name] = [getattr(getattr(cls, name), key), *given][-1]
         return names
-
-    @classmethod
-    def default_names(cls) -> dict[str, str]:
-        """What is chosen where nothing else is: the default preset's."""
-        raise NotImplementedError
 
     def with_epochs(self: _Self, share: float) -> _Self:
         """The same settings with a share of the epochs, at least one if there are any."""
         if not 0 < share <= 1:
             raise ConfigError(f"the share of epochs is {share}; it must be above 0 and at most 1")
-
-        def fewer(epochs: int) -> int:
-            return max(min(1, epochs), int(share * epochs))
-
-        sections = {name: getattr(self, name) for name in section_names(type(self))}
-        changed = {
-            name: replace(section, epochs=fewer(section.epochs))
-            for name, section in sections.items()
-            if section is not None and "epochs" in _names_of(type(section))
-        }
+        changed = {}
+        for name, part in self._sections():
+            if "epochs" in _names_of(type(part)):
+                epochs = max(min(1, part.epochs), int(share * part.epochs))
+                changed[name] = replace(part, epochs=epochs)
         return replace(self, **changed)
+
+    def _sections(self) -> Iterator[tuple[str, Any]]:
+        """The sections that apply, by name."""
+        for name in section_names(type(self)):
+            if (part := getattr(self, name)) is not None:
+                yield name, part
 
     def to_dict(self) -> dict[str, Any]:
         """Nested values of every setting that applies."""
         values: dict[str, Any] = {"preset": self.preset, "seed": self.seed}
-        for name in section_names(type(self)):
-            section = getattr(self, name)
-            if section is not None:
-                key = self.choices.get(name)
-                choice = {} if key is None else {key: getattr(section, key)}
-                values[name] = choice | {f.name: getattr(section, f.name) for f in fields(section)}
+        for name, part in self._sections():
+            choice = {key: getattr(part, key) for key in [self.choices.get(name)] if key}
+            values[name] = choice | asdict(part)
         return values
 
-    def describe(self) -> Iterable[tuple[str, list[tuple[str, Any, str]]]]:
+    def describe(self) -> Iterator[tuple[str, list[tuple[str, Any, str]]]]:
         """Each section and its settings: name, value, meaning."""
-        for name in section_names(type(self)):
-            section = getattr(self, name)
-            if section is None:
-                continue
-            rows = [
-                (f.name, getattr(section, f.name), f.metadata["meaning"]) for f in fields(section)
-            ]
+        for name, part in self._sections():
+            rows = [(f.name, getattr(part, f.name), f.metadata["meaning"]) for f in fields(part)]
             if key := self.choices.get(name):
-                others = sorted({str(names[name]) for names in self.all_names()})
-                rows.insert(0, (key, getattr(section, key), f"one of: {', '.join(others)}"))
+                others = ", ".join(sorted(self.known[name]))
+                rows.insert(0, (key, getattr(part, key), f"one of: {others}"))
             yield name, rows
-
-    @classmethod
-    def all_names(cls) -> Iterable[dict[str, str]]:
-        """Every choice of names by section."""
-        raise NotImplementedError
 
     @classmethod
     def _check_section(cls, name: str) -> None:
@@ -204,21 +215,18 @@ class Settings:
     def _checked(
         cls, section: str, kind: type | None, name: str, value: Any, names: Mapping[str, str]
     ) -> Any:
-        """The value, if the chosen dataclass has the field and it may have it."""
+        """The value, if the chosen dataclass has the setting and it may have it."""
         if kind is not None and name in _names_of(kind):
             return checked_value(kind, f"{section}.{name}", name, value)
-        elsewhere = set().union(*(_names_of(other.get(section)) for other in cls.variants()))
+        elsewhere = set().union(*(_names_of(other[section]) for other in cls.variants()))
         if name not in elsewhere:
             near = get_close_matches(name, sorted(elsewhere), n=1, cutoff=0.0)
             raise ConfigError(f"no setting '{section}.{name}'; did you mean {section}.{near[0]}?")
-        what = {"model": "encoder", "decoder": "decoder"}
-        chosen = " and the ".join(f"{what[key]} {choice}" for key, choice in names.items())
-        if not _names_of(kind):
-            raise ConfigError(
-                f"{section}.{name} does not apply to the {chosen}, which has no {section} settings"
-            )
+        what = {"model": "encoder"}  # as users call it
+        chosen = " and the ".join(f"{what.get(key, key)} {it}" for key, it in names.items())
         own = ", ".join(f"{section}.{other}" for other in sorted(_names_of(kind)))
-        raise ConfigError(f"{section}.{name} does not apply to the {chosen}; these do: {own}")
+        there = f"; these do: {own}" if own else f", which has no {section} settings"
+        raise ConfigError(f"{section}.{name} does not apply to the {chosen}{there}")
 
 
 def section_names(settings: type[Settings]) -> list[str]:
@@ -242,9 +250,8 @@ MORE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {"": {}, "prediction": {}}
 
 def preset_names(folder: str = "") -> list[str]:
     """The presets of a job, sorted."""
-    names = (path.name for path in _presets(folder).iterdir())
-    found = {name.removesuffix(".toml") for name in names if name.endswith(".toml")}
-    return sorted(found | set(MORE_PRESETS[folder]))
+    paths = (Path(path.name) for path in _presets(folder).iterdir())
+    return sorted({path.stem for path in paths if path.suffix == ".toml"} | {*MORE_PRESETS[folder]})
 
 
 def read_preset(name: str, folder: str = "") -> dict[str, Any]:
@@ -266,12 +273,8 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(value)
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + escaped.replace("\t", "\\t") + '"'
+    """JSON's strings and numbers are TOML's, too."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _parse(text: str) -> Any:
@@ -284,9 +287,9 @@ def _parse(text: str) -> Any:
 def checked_value(section: type, path: str, name: str, value: Any) -> Any:
     """The value, if the field of this section may have it."""
     kind = get_type_hints(section)[name]
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise ConfigError(f"{path} is {value!r}; it can be: {', '.join(get_args(kind))}")
+    if words := get_args(kind):  # of a Literal
+        if value not in words:
+            raise ConfigError(f"{path} is {value!r}; it can be: {', '.join(words)}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

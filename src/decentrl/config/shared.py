@@ -1,15 +1,21 @@
-"""Sections that both jobs have: training steps, self-distillation, and the base of encoders."""
+"""Sections that both jobs have: training steps, self-distillation, and the base of encoders.
+
+What has no annotation in a section is a constant there, which a section derived from it may make a
+setting.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from decentrl.config.settings import setting
+from decentrl.config.settings import Section, setting
+
+SHARE = {"at_least": 0, "at_most": 1}
 
 
 @dataclass(frozen=True)
-class EncoderSettings:
+class EncoderSettings(Section):
     """Base of an encoder's settings.
 
     Attributes:
@@ -25,7 +31,7 @@ class EncoderSettings:
 
 
 @dataclass(frozen=True)
-class Distillation:
+class Distillation(Section):
     variant: Literal["detached", "infonce", "l2", "none"] = setting(
         "detached", "self-distillation: the paper's, or one of its ablations"
     )
@@ -37,7 +43,7 @@ class Distillation:
     negatives: ClassVar[int] = 64
     """Sampled entities a step."""
     dropout: ClassVar[float] = 0.5
-    induce: ClassVar[bool] = False
+    induce = False
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class HoldOut:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Section):
     """Training settings of everything that follows a gradient."""
 
     epochs: int = setting(15, "passes over the training links, or triples", at_least=0)
@@ -65,8 +71,20 @@ class Steps:
     valid: float = setting(0.1, "share of the training data held out for validation", at_least=0)
     checkpoint_every: float = setting(30.0, "seconds between two checkpoints", at_least=0)
 
-    validates: ClassVar[bool] = False  # between epochs
-    validate_every: ClassVar[int] = 10
-    patience: ClassVar[int] = 0
-    schedule: ClassVar[str] = "constant"
-    encoder_rate: ClassVar[float] = 1.0
+    validates = False  # between epochs
+    validate_every = 10
+    patience = 0
+    schedule = "constant"
+    encoder_rate = 1.0
+
+
+@dataclass(frozen=True)
+class WatchedSteps(Steps):
+    """Training that looks at the validation data between epochs and may stop early."""
+
+    validates = True
+
+    validate_every: int = setting(10, "epochs between two validations", at_least=1)
+    patience: int = setting(
+        3, "stop after this many validations without a better value; 0 never stops", at_least=0
+    )

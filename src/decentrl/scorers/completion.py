@@ -60,7 +60,8 @@ class Completion:
             old = answered(known, entities[part], relations[part], len(self.vectors))
             old = old.to(scores.device)
             unknown = scores.masked_fill(old, -torch.inf)
-            values, answers = _top(scores if also_known else unknown, top)
+            shown = scores if also_known else unknown
+            values, answers = shown.topk(min(top, shown.shape[1]), dim=1)
             is_known = old.gather(1, answers).cpu()
             chances = torch.full(values.shape, torch.nan, dtype=torch.float64)
             if self.confidence is not None:
@@ -111,10 +112,9 @@ class Completion:
         x, undirected = self.vectors, relations % self.splits.n_relations
         asked = torch.from_numpy(entities).to(x.device)
         scores = self.model.score_all(x, asked, torch.from_numpy(relations).to(x.device))
-        there = self.splits.present if self.model.table is None else self.splits.seen
-        scores.masked_fill_(~torch.from_numpy(there).to(x.device), -torch.inf)
+        scores.masked_fill_(self.unanswerable, -torch.inf)
         if self.model.table is None:
-            scores.masked_fill_(self.without_vector, -torch.inf)
+            scores.masked_fill_(~torch.from_numpy(self.splits.present).to(x.device), -torch.inf)
         alone = torch.from_numpy(~self.splits.reflexive[undirected]).to(x.device)
         scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
         untrained = torch.from_numpy(~self.splits.trained_relations[undirected]).to(x.device)
@@ -156,7 +156,7 @@ class Completion:
             scores = self.possible(entities, relations)
             old = answered(known, entities, relations, len(self.vectors))
             scores.masked_fill_(old.to(scores.device), -torch.inf)
-            values, answers = _top(scores, CALIBRATED)
+            values, answers = scores.topk(min(CALIBRATED, scores.shape[1]), dim=1)
             truth = answered(asked, entities, relations, len(self.vectors)).to(scores.device)
             open_ = values.isfinite()
             facts.append(features(values, scores)[open_].cpu())
@@ -212,11 +212,6 @@ def features(values: Tensor, unknown: Tensor) -> Tensor:
     total = unknown.logsumexp(1, keepdim=True)
     best = (unknown.amax(1, keepdim=True) - total).expand_as(values)
     return torch.stack((values - total, best), -1).double()
-
-
-def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    values, answers = scores.topk(min(k, scores.shape[1]), dim=1)
-    return values, answers
 
 
 def _listed(

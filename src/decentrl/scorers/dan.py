@@ -6,22 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import PredictionDANSettings
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import GraphView, entities_of, relations_of
-from decentrl.nn.attention_log import attention_log
-from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
-from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.dan import DAN
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.views.base import INPUTS, STATES, Attention
-from decentrl.views.dan import dan_attentions
+from decentrl.views.base import INPUTS, STATES
 from decentrl.views.part import Part
 
 ATTENTION_DROPOUT = 0.3
 
 
-@register_prediction_encoder(PredictionDANSettings)
 class DANEncoder(PredictionEncoder):
     """Input embeddings and a DAN with multiplied relations; g is its last layer."""
 
@@ -44,10 +38,6 @@ class DANEncoder(PredictionEncoder):
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
 
-    @property
-    def embeddings(self) -> Tensor:
-        return self.inputs
-
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
     ) -> GraphView:
@@ -64,24 +54,17 @@ class DANEncoder(PredictionEncoder):
         return [view.first]
 
     def forward(
-        self,
-        view: GraphView,
-        inputs: Tensor,
-        kept: tuple[Tensor, ...] | None = None,
-        frozen: FrozenStates | None = None,
+        self, view: GraphView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
     ) -> Encoded:
-        layers: list[Tensor] = self.dan(inputs, view, None if kept is None else kept[0], frozen)
+        layers: list[Tensor] = self.dan(inputs, view, None if kept is None else kept[0])
         return layers[-1], layers
 
     def newcomers(self, part: Part) -> Encoded:
         states = part.memory(STATES)
         view = part.graph_view(states, layers=self.layers)
-        return self.forward(view, part.memory(INPUTS), None, part.frozen(states, self.layers + 1))
-
-    def attentions(self, part: Part) -> list[Attention]:
-        with attention_log(self, NeighbourAttention, RelationContext) as calls:
-            self.newcomers(part)
-        return dan_attentions(self, calls)
+        frozen = part.frozen(states, self.layers + 1)
+        layers: list[Tensor] = self.dan(part.memory(INPUTS), view, frozen=frozen)
+        return layers[-1], layers
 
     def students(self, states: Tensor) -> Tensor:
         return states.chunk(self.layers + 1, 1)[-1]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.nn.decoders import Decoder
-from decentrl.views.base import Attention
+from decentrl.views.base import Attention, layer_attentions
 from decentrl.views.part import Part
 
 Encoded = tuple[Tensor, list[Tensor]]
@@ -45,9 +45,12 @@ class PredictionEncoder(nn.Module, ABC):
         self.memories, self.reach = {}, 0
 
     @property
-    @abstractmethod
     def embeddings(self) -> Tensor:
-        """Input embeddings [n_entities, dim], which self-distillation learns from."""
+        """Input embeddings [n_entities, dim], which self-distillation learns from.
+
+        By default the first of :attr:`entity_tables`.
+        """
+        return self.get_parameter(self.entity_tables[0])
 
     @abstractmethod
     def read(
@@ -80,8 +83,11 @@ class PredictionEncoder(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
 
     def attentions(self, part: Part) -> list[Attention]:
-        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1."""
-        return []
+        """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
+
+        By default the weights in its attention layers of :mod:`decentrl.nn`, if it has any.
+        """
+        return layer_attentions(self, part)
 
     def students(self, states: Tensor) -> Tensor:
         """What the self-distillation head reads, g, from an entity's states, [k, …]."""

@@ -6,21 +6,15 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import PredictionReflectionSettings
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
-from decentrl.nn.attention_log import attention_log
-from decentrl.nn.frozen_states import FrozenStates
-from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
+from decentrl.nn.reflection import RelationalEncoder
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.views.base import INPUTS, STATES, Attention
+from decentrl.views.base import INPUTS, STATES
 from decentrl.views.part import Part
-from decentrl.views.reflection import reflection_attentions
 
 
-@register_prediction_encoder(PredictionReflectionSettings)
 class ReflectionEncoder(PredictionEncoder):
     """A relational encoder whose attention reads contexts too; g is all its layers."""
 
@@ -36,10 +30,6 @@ class ReflectionEncoder(PredictionEncoder):
         self.stages = 2 * (model.layers + 1)
         self.memories = {STATES: self.reflection.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
-
-    @property
-    def embeddings(self) -> Tensor:
-        return self.reflection.entities
 
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
@@ -57,24 +47,14 @@ class ReflectionEncoder(PredictionEncoder):
         return [view.edges.nodes, view.first]
 
     def forward(
-        self,
-        view: RelationalView,
-        inputs: Tensor,
-        kept: tuple[Tensor, ...] | None = None,
-        frozen: FrozenStates | None = None,
-        relations: Tensor | None = None,
+        self, view: RelationalView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
     ) -> Encoded:
-        g: Tensor = self.reflection(
-            view, inputs=inputs, kept=kept, frozen=frozen, relations=relations
-        )
+        g: Tensor = self.reflection(view, inputs=inputs, kept=kept)
         return g, [g]
 
     def newcomers(self, part: Part) -> Encoded:
         frozen = part.frozen(part.memory(STATES), self.stages)
         relations = self.reflection.relation_table()[part.few_relations[1]]
-        return self.forward(part.relational_view(), part.memory(INPUTS), None, frozen, relations)
-
-    def attentions(self, part: Part) -> list[Attention]:
-        with attention_log(self, ReflectionLayer) as calls:
-            self.newcomers(part)
-        return reflection_attentions(self, calls, part)
+        view, inputs = part.relational_view(), part.memory(INPUTS)
+        g: Tensor = self.reflection(view, inputs=inputs, frozen=frozen, relations=relations)
+        return g, [g]

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import TableSettings
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.view import entities_of
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.views.part import Part
 
 
-@dataclass(frozen=True, eq=False)
-class SeenEntities:
-    """All that a table reads of a graph."""
-
-    seen: Tensor  # bool[n_entities]: has a triple in the training graph
-
-
-@register_prediction_encoder(TableSettings)
 class Table(PredictionEncoder):
     """Vectors of width 0: what the model adds to them, the entity's own embedding, is all."""
 
@@ -37,12 +28,11 @@ class Table(PredictionEncoder):
 
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
-    ) -> SeenEntities:
-        return SeenEntities(torch.from_numpy(entities_of(trained_on, n_entities)).to(device))
+    ) -> SimpleNamespace:
+        seen = torch.from_numpy(entities_of(trained_on, n_entities))
+        return SimpleNamespace(seen=seen.to(device))
 
-    def forward(
-        self, view: SeenEntities, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
-    ) -> Encoded:
+    def forward(self, view: Any, inputs: Tensor, kept: tuple[Tensor, ...] | None = None) -> Encoded:
         return inputs, []
 
     def newcomers(self, part: Part) -> Encoded:

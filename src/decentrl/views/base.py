@@ -13,6 +13,10 @@ from torch import Tensor, nn
 
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
+from decentrl.nn.attention_log import attention_log
+from decentrl.nn.dan import NeighbourAttention, RelationContext
+from decentrl.nn.dropout import eval_mode
+from decentrl.nn.reflection import ReflectionLayer
 from decentrl.views.part import Part
 
 STATES, INPUTS = "states", "inputs"
@@ -120,14 +124,38 @@ class View(nn.Module, ABC):
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
 
+        By default the weights in its attention layers of :mod:`decentrl.nn`, if it has any.
+
         Args:
             rows: what :meth:`newcomers` has made of the part.
         """
-        return []
+        return layer_attentions(self, part)
 
     def students(self, states: Tensor) -> Tensor:
         """What the self-distillation head reads of an entity's states, [k, …]."""
         return states
+
+
+@torch.no_grad()
+def layer_attentions(encoder: View | Any, part: Part) -> list[Attention]:
+    """Weights in the attention layers that make newcomers; every layer has the same share."""
+    found = []
+    with attention_log(encoder, NeighbourAttention, RelationContext, ReflectionLayer) as calls:
+        encoder.newcomers(part)
+    with eval_mode(encoder):
+        for layer, inputs in calls:
+            if isinstance(layer, ReflectionLayer):
+                edges, weights = inputs[2].nodes, layer.weights(*inputs)
+                columns = edges.columns
+                relations = part.few_relations[1][inputs[2].relations.columns]
+            elif isinstance(layer, RelationContext):
+                edges, weights = inputs[2], layer.attention.weights(*inputs)
+                columns, relations = torch.full_like(edges.rows, -1), edges.columns
+            else:
+                edges, weights = inputs[2], layer.weights(*inputs)
+                columns, relations = edges.columns, torch.full_like(edges.rows, -1)
+            found.append(Attention(edges.rows, columns, relations, weights / len(calls)))
+    return found
 
 
 class LinkObjective:
@@ -140,6 +168,8 @@ class LinkObjective:
         structure: what the view reads; ``structure.seen`` is bool[n_entities].
     """
 
+    always_shuffles: ClassVar[bool] = False  # also all links at once
+
     def __init__(self, model: Any, structure: Any, data: TrainingData) -> None:
         self.model, self.structure, self.config = model, structure, model.config
         n_left, seen = data.graph.n_left, structure.seen.cpu().numpy()
@@ -148,10 +178,9 @@ class LinkObjective:
         self.seen_left = self.seen[self.seen < n_left]
         self.seen_right = self.seen[self.seen >= n_left]
 
-    def batches(self, rng: np.random.Generator) -> Iterable[Ids]:
+    def batches(self, rng: np.random.Generator) -> list[Ids]:
         """The links in random order, some at a time, or all at once in their order."""
-        size = self.config.training.batch or len(self.links)
-        order = rng.permutation(len(self.links)) if size < len(self.links) else slice(None)
-        links = self.links[order]
-        for start in range(0, len(links), size):
-            yield links[start : start + size]
+        links, size = self.links, self.config.training.batch or max(1, len(self.links))
+        if size < len(links) or self.always_shuffles:
+            links = links[rng.permutation(len(links))]
+        return [links[start : start + size] for start in range(0, len(links), size)]

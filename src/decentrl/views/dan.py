@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,17 +12,14 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import gather
-from decentrl.nn.attention_log import attention_log
-from decentrl.nn.dan import DAN, NeighbourAttention, RelationContext
+from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
-from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
+from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
-from decentrl.views.registry import register_view
 
 
-@register_view(DANSettings)
 class DANView(View):
     """Input embeddings e and a DAN over them.
 
@@ -60,11 +55,6 @@ class DANView(View):
         self.reads_two_hops = model.hops == "alternating"
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = (model.layers + 1) * (2 if self.reads_two_hops else 1)
-
-    @property
-    def constant_length(self) -> bool:
-        """Whether every part of a vector has the same length, which no gradient goes through."""
-        return not self.with_input
 
     def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> GraphView:
         model = self.config.model
@@ -102,7 +92,7 @@ class DANView(View):
         self, structure: GraphView, inputs: Tensor, layers: list[Tensor], out: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Unit vectors of all entities, and layers 0 … K side by side."""
-        parts = self._parts(list(layers), inputs, structure)
+        parts = self._parts(layers, inputs, structure)
         vectors = parts[0].new_empty(len(parts[0]), self.dim) if out is None else out
         for start in range(0, len(vectors), 4096):  # one large tensor, not three
             rows = slice(start, start + 4096)
@@ -115,7 +105,6 @@ class DANView(View):
         structure = part.graph_view(
             states,
             layers=model.layers,
-            order=self.dan.order,
             two_hop=self.reads_two_hops,
             self_entity=model.self_entity,
         )
@@ -123,11 +112,6 @@ class DANView(View):
             layers = self.dan(inputs, structure, frozen=part.frozen(states, model.layers + 1))
             vectors, states = self._joined(structure, inputs, layers, None)
         return Rows(vectors, {STATES: states, INPUTS: inputs})
-
-    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
-        with attention_log(self, NeighbourAttention, RelationContext) as calls:
-            self.newcomers(part)
-        return dan_attentions(self, calls)
 
     def students(self, states: Tensor) -> Tensor:
         parts = list(states.chunk(self.config.model.layers + 1, 1)[self.first_part :])
@@ -140,45 +124,21 @@ class DANObjective(LinkObjective):
     """The paper's objective: links together, samples apart, and self-distillation."""
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
-        settings, device = self.config.loss, self.model.entities.device
+        device, n = self.model.entities.device, len(self.structure.seen)
         parts = self.model(self.structure)
-
-        count = len(batch) * settings.negatives
-        negatives = Adjacency.from_pairs(
-            rng.choice(self.seen_left, count),
-            rng.choice(self.seen_right, count),
-            len(self.structure.seen),
-            len(self.structure.seen),
-        ).to(device)
+        count = len(batch) * self.config.loss.negatives
+        lefts, rights = rng.choice(self.seen_left, count), rng.choice(self.seen_right, count)
+        negatives = Adjacency.from_pairs(lefts, rights, n, n).to(device)
         ids = torch.from_numpy(batch.T.reshape(-1)).to(device)
-        constant = self.model.constant_length
+        constant = not self.model.with_input  # layers have one length, so no gradient goes through
         vectors = join([gather(part, ids) for part in parts], constant)
         left, right = vectors.chunk(2)
         loss = contrastive_alignment_loss(
             (left * right).sum(-1),
             joined_dots(parts, negatives, constant),
-            margin=settings.margin,
-            weight=settings.weight,
-            squared=settings.squared,
         )
         distillation = self.config.distillation
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)
         total: Tensor = loss + distillation.weight * taught
         return total
-
-
-def dan_attentions(model: nn.Module, calls: list[tuple[Any, tuple[Any, ...]]]) -> list[Attention]:
-    """Attention weights of a DAN from the calls of its layers; every layer has the same share."""
-    found = []
-    with torch.no_grad(), eval_mode(model):
-        for layer, inputs in calls:
-            edges = inputs[2]
-            none = torch.full_like(edges.rows, -1)
-            if isinstance(layer, RelationContext):
-                columns, relations = none, edges.columns
-                weights = layer.attention.weights(*inputs)
-            else:
-                columns, relations, weights = edges.columns, none, layer.weights(*inputs)
-            found.append(Attention(edges.rows, columns, relations, weights / len(calls)))
-    return found

@@ -87,12 +87,11 @@ class FusedViews:
                 place.mul_(weight**0.5)
             start += view.dim
         if sureness is not None:
-            mark_counterparts(vectors, sureness.to(vectors), self._counterpart_weight)
+            self._mark(vectors, sureness.to(vectors))
         return vectors
 
-    @property
-    def _counterpart_weight(self) -> float:
-        return self.config.self_training.counterpart_weight
+    def _mark(self, vectors: Tensor, sureness: Tensor) -> None:
+        mark_counterparts(vectors, sureness, self.config.self_training.counterpart_weight)
 
     def memory(self, structures: Structures, links: Tensor) -> Rows:
         """What newcomers will read of all entities; no vectors."""
@@ -118,7 +117,7 @@ class FusedViews:
         vectors = torch.cat(scaled, 1)
         if marked:
             vectors = F.pad(vectors, (0, COUNTERPART))
-            mark_counterparts(vectors, vectors.new_zeros(len(vectors)), self._counterpart_weight)
+            self._mark(vectors, vectors.new_zeros(len(vectors)))
         memory = {name: rows for one in made for name, rows in one.memory.items()}
         return vectors, Rows(vectors, memory), made
 

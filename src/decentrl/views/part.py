@@ -65,9 +65,8 @@ class Part:
         """What a DAN reads of the part; ``settings`` as for :meth:`GraphView.build`."""
         hood = self.hood
         there = (states.abs().amax(1) > 0).cpu().numpy() & ~hood.new
-        growth = None
-        if hood.dropped is not None:
-            growth = Growth(self.trained, hood.later, hood.dropped)
+        dropped = hood.dropped
+        growth = None if dropped is None else Growth(self.trained, hood.later, dropped)
         return GraphView.build(
             [hood.triples],
             len(hood.entities),

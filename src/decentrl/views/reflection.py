@@ -7,28 +7,25 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.config.alignment import ReflectionSettings
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import RelationalView
-from decentrl.nn.attention_log import Call, attention_log
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import hard_sample_loss
 from decentrl.nn.propagation import same_relations
-from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
-from decentrl.views.base import INPUTS, STATES, Attention, LinkObjective, Rows, TrainingData, View
+from decentrl.nn.reflection import RelationalEncoder
+from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
-from decentrl.views.registry import register_view
 
 LENGTH = "length"
 """Name of a shared memory: the mean length of trained input embeddings."""
 
 
-@register_view(ReflectionSettings)
 class ReflectionView(View):
     """The relational encoder and the head of its self-distillation."""
 
@@ -37,8 +34,7 @@ class ReflectionView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: ReflectionSettings = config.model
-        distillation = config.distillation
-        self.config = config
+        self.config, head = config, config.distillation
         self.encoder = RelationalEncoder(
             n_entities,
             n_relations,
@@ -50,13 +46,9 @@ class ReflectionView(View):
             entity_dropout=model.entity_dropout,
         )
         self.distillation: SelfDistillation | None = None
-        if distillation.variant != "none":
+        if head.variant != "none":
             self.distillation = SelfDistillation(
-                self.encoder.dim,
-                model.dim,
-                distillation.variant,
-                distillation.head,
-                distillation.dropout,
+                self.encoder.dim, model.dim, head.variant, head.head, head.dropout
             )
         self.dim = self.encoder.dim
         self.memories = {STATES: self.dim, INPUTS: model.dim}
@@ -125,11 +117,6 @@ class ReflectionView(View):
             states = encode(view.reading(there), inputs=inputs)
         return Rows(unit_rows(states.clone()), {STATES: states, INPUTS: inputs})
 
-    def attentions(self, part: Part, rows: Rows) -> list[Attention]:
-        with attention_log(self, ReflectionLayer) as calls:
-            self.newcomers(part)
-        return reflection_attentions(self, calls, part)
-
     def induced(self, states: Tensor, length: Tensor) -> Tensor | None:
         """Predicted input embeddings of entities with these states; None if there is no head."""
         if not self.config.distillation.induce or self.distillation is None:
@@ -144,10 +131,7 @@ class ReflectionObjective(LinkObjective):
     grow with the number of links or candidates.
     """
 
-    def batches(self, rng: np.random.Generator) -> list[Ids]:
-        size = self.config.training.batch or max(1, len(self.links))
-        links = self.links[rng.permutation(len(self.links))]
-        return [links[start : start + size] for start in range(0, len(links), size)]
+    always_shuffles = True
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         device = self.structure.seen.device
@@ -169,18 +153,6 @@ class ReflectionObjective(LinkObjective):
             )
             loss = loss + settings.weight * taught / len(linked)
         return loss
-
-
-def reflection_attentions(model: nn.Module, calls: list[Call], part: Part) -> list[Attention]:
-    """Attention weights of a relational encoder from the calls of its layers."""
-    directed = part.few_relations[1]
-    found = []
-    with torch.no_grad(), eval_mode(model):
-        for layer, inputs in calls:
-            edges, relations = inputs[2].nodes, directed[inputs[2].relations.columns]
-            weights = layer.weights(*inputs) / len(calls)
-            found.append(Attention(edges.rows, edges.columns, relations, weights))
-    return found
 
 
 def mean_length(vectors: Tensor) -> Tensor:

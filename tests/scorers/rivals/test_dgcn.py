@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
-from decentrl.scorers.rivals.base import LayeredNetwork
-from decentrl.scorers.rivals.dgcn import DGCNLayer
+from decentrl.scorers.rivals.dgcn import DGCN
 
 N, R, D = 8, 3, 4
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.
@@ -23,11 +23,11 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(layers: int = 2) -> LayeredNetwork:
+def make(layers: int = 2) -> DGCN:
     """A network whose biases are not 0, as they are at first."""
     torch.manual_seed(0)
-    made = (DGCNLayer(R, D) for _ in range(layers))
-    model = LayeredNetwork(N, D, made).double()
+    settings = (f"model.dim={D}", f"model.layers={layers}")
+    model = DGCN(PredictionConfig.from_preset("dgcn", settings), N, R).double()
     with torch.no_grad():
         for k, layer in enumerate(model.layers):
             layer.biases.copy_(randn(2 * R + 1, D, seed=2 * k + 1))
@@ -39,7 +39,7 @@ def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
     return BaselineView.of(triples, TRIPLES, N, R)
 
 
-def looped(model: LayeredNetwork, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
+def looped(model: DGCN, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
     """One message at a time."""
     for layer in model.layers:
         matrices = [linear.weight for linear in layer.values]
@@ -65,7 +65,7 @@ def looped(model: LayeredNetwork, h: Tensor, triples: np.ndarray = TRIPLES) -> T
 def test_it_is_what_a_loop_over_triples_makes() -> None:
     model, h = make(), randn(N, D).requires_grad_()
     parts = (h, *model.layers.parameters())
-    found, expected = model(view_of(), h), looped(model, h)
+    found, expected = model.network(view_of(), h), looped(model, h)
     torch.testing.assert_close(found, expected)
     assert found.any()
     slopes = randn(N, D, seed=9)
@@ -79,12 +79,12 @@ def test_hidden_edges_are_as_if_they_were_not_there() -> None:
     model, view, h = make(), view_of(), randn(N, D)
     ends = torch.stack((view.edges.nodes.rows, view.edges.nodes.columns), 1).tolist()
     kept = torch.tensor([set(pair) != {0, 2} for pair in ends])
-    found = model(view, h, kept)
+    found = model.network(view, h, kept)
     torch.testing.assert_close(found, looped(model, h, np.delete(TRIPLES, 1, axis=0)))
-    assert not torch.equal(found, model(view, h))
+    assert not torch.equal(found, model.network(view, h))
 
 
 def test_gradients_are_those_of_the_formula() -> None:
     model, view = make(1), view_of()
     h = randn(N, D).requires_grad_()
-    assert gradcheck(lambda h, *_: model(view, h), (h, *model.layers.parameters()))
+    assert gradcheck(lambda h, *_: model.network(view, h), (h, *model.layers.parameters()))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
 from decentrl.scorers.rivals.lan import LAN
 
@@ -24,7 +25,7 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
 
 def make() -> LAN:
     torch.manual_seed(0)
-    return LAN(N, R, D).double()
+    return LAN(PredictionConfig.from_preset("lan", (f"model.dim={D}",)), N, R).double()
 
 
 def view_of(triples: np.ndarray | None = None) -> BaselineView:
@@ -61,24 +62,24 @@ def test_it_is_what_a_loop_over_entities_makes() -> None:
     for triples in (KNOWN, None):
         view = view_of(triples)
         expected = naive(model, view, e, [True] * view.edges.nodes.n_edges)
-        torch.testing.assert_close(model(view, e), expected, rtol=1e-6, atol=1e-6)
-    assert model(view_of(), e)[[6, 7]].any(1).tolist() == [True, False]  # 7 knows but 6
+        torch.testing.assert_close(model.network(view, e), expected, rtol=1e-6, atol=1e-6)
+    assert model.network(view_of(), e)[[6, 7]].any(1).tolist() == [True, False]  # 7 knows but 6
 
 
 def test_hidden_edges_have_no_weight() -> None:
     model, view, e = make(), view_of(), randn(N, D)
     kept = torch.arange(view.edges.nodes.n_edges) % 3 > 0
     expected = naive(model, view, e, kept.tolist())
-    torch.testing.assert_close(model(view, e, kept), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(model.network(view, e, kept), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_nothing_of_the_entity_itself_enters_nor_of_one_that_arrived() -> None:
     model, view, e = make(), view_of(), randn(N, D)
-    before = model(view, e)
+    before = model.network(view, e)
     for i in range(N):
         changed = e.clone()
         changed[i] = torch.nan if i in NEW else changed[i] + 1
-        moved = (model(view, changed) != before).any(1)
+        moved = (model.network(view, changed) != before).any(1)
         assert not moved[i]
         assert moved.any() == (i not in NEW)
 
@@ -87,4 +88,4 @@ def test_gradients_are_those_of_the_formula() -> None:
     model, view = make(), view_of()
     e = randn(N, D).requires_grad_()
     weights = model.relations, model.key.weight, model.score.weight
-    assert gradcheck(lambda e, *_: model(view, e), (e, *weights))
+    assert gradcheck(lambda e, *_: model.network(view, e), (e, *weights))

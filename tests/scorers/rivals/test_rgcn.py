@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
 from decentrl.scorers.rivals.rgcn import RGCN
 
@@ -21,7 +22,9 @@ TRIPLES = np.array(
 
 def make(layers: int = 2, dropout: float = 0.0) -> RGCN:
     torch.manual_seed(0)
-    return RGCN(N, R, D, layers, BASES, dropout).double()
+    kind = type("Small", (RGCN,), {"bases": BASES, "dropout": dropout})
+    settings = (f"model.dim={D}", f"model.layers={layers}")
+    return kind(PredictionConfig.from_preset("rgcn", settings), N, R).double()
 
 
 def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
@@ -50,7 +53,7 @@ def test_it_is_what_torch_geometric_makes() -> None:
             expected = other(
                 expected.relu() if k else expected, torch.stack((nodes.columns, nodes.rows)), kinds
             )
-    torch.testing.assert_close(model(view, h).detach(), expected)
+    torch.testing.assert_close(model.network(view, h).detach(), expected)
 
 
 def test_hidden_edges_are_as_if_they_were_not_there() -> None:
@@ -58,24 +61,24 @@ def test_hidden_edges_are_as_if_they_were_not_there() -> None:
     ends = torch.stack((view.edges.nodes.rows, view.edges.nodes.columns), 1).tolist()
     kept = torch.tensor([set(pair) != {0, 2} for pair in ends])
     fewer = np.delete(TRIPLES, 1, axis=0)
-    found = model(view, randn(N, D), kept)
-    torch.testing.assert_close(found, model(view_of(fewer), randn(N, D)))
-    assert not torch.equal(found, model(view, randn(N, D)))
+    found = model.network(view, randn(N, D), kept)
+    torch.testing.assert_close(found, model.network(view_of(fewer), randn(N, D)))
+    assert not torch.equal(found, model.network(view, randn(N, D)))
 
 
 def test_a_share_of_the_edges_is_left_out_while_training_alone() -> None:
     model, view, h = make(1, 0.5), view_of(), randn(N, D)
-    torch.testing.assert_close(model.eval()(view, h), make(1)(view, h))
-    once, again = model.train()(view, h), model(view, h)
+    torch.testing.assert_close(model.eval().network(view, h), make(1).network(view, h))
+    once, again = model.train().network(view, h), model.network(view, h)
     assert not torch.equal(once, again)
     # Nobody is next to 5 and 7, and the entity itself stays.
     assert torch.equal(once[[5, 7]], again[[5, 7]])
     assert once.any(1).all()
-    every = RGCN(N, R, D, 1, BASES, 1.0).double()
-    torch.testing.assert_close(every(view, h), every.layers[0].own(h))
+    every = make(1, 1.0)
+    torch.testing.assert_close(every.network(view, h), every.layers[0].own(h))
 
 
 def test_gradients_are_those_of_the_formula() -> None:
     model, view = make(), view_of()
     h = randn(N, D).requires_grad_()
-    assert gradcheck(lambda h, *_: model(view, h), (h, *model.layers.parameters()))
+    assert gradcheck(lambda h, *_: model.network(view, h), (h, *model.layers.parameters()))

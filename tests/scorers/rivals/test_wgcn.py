@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from decentrl.config import PredictionConfig
 from decentrl.graph.baselines import BaselineView
-from decentrl.scorers.rivals.base import LayeredNetwork
-from decentrl.scorers.rivals.wgcn import WGCNLayer
+from decentrl.scorers.rivals.wgcn import WGCN
 
 N, R, D = 8, 3, 4
 # Two neighbours by one relation, three relations to one neighbour, a loop, nothing about 7.
@@ -23,10 +23,10 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(layers: int = 2) -> LayeredNetwork:
+def make(layers: int = 2) -> WGCN:
     torch.manual_seed(0)
-    made = (WGCNLayer(R, D) for _ in range(layers))
-    model = LayeredNetwork(N, D, made).double()
+    settings = (f"model.dim={D}", f"model.layers={layers}")
+    model = WGCN(PredictionConfig.from_preset("wgcn", settings), N, R).double()
     with torch.no_grad():
         for k, layer in enumerate(model.layers):
             layer.alpha.copy_(randn(R, seed=k + 1))
@@ -39,7 +39,7 @@ def view_of(triples: np.ndarray = TRIPLES) -> BaselineView:
     return BaselineView.of(triples, TRIPLES, N, R)
 
 
-def dense(model: LayeredNetwork, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
+def dense(model: WGCN, h: Tensor, triples: np.ndarray = TRIPLES) -> Tensor:
     """tanh norm (Σ_r α_r A_r h W + h W) with A_r symmetric, N × N."""
     seen = np.unique(TRIPLES[:, [0, 2]])
     for layer in model.layers:
@@ -64,7 +64,7 @@ def test_it_is_what_dense_algebra_makes() -> None:
     h = randn(N, D).requires_grad_()
     slopes = randn(N, D, seed=9)
     for model in (make(), make().train()):
-        expected, found = dense(model, h), model(view_of(), h)
+        expected, found = dense(model, h), model.network(view_of(), h)
         torch.testing.assert_close(found, expected)
         parts = (h, *model.layers.parameters())
         torch.testing.assert_close(
@@ -77,12 +77,12 @@ def test_hidden_edges_are_as_if_they_were_not_there() -> None:
     model, view, h = make(), view_of(), randn(N, D)
     ends = torch.stack((view.edges.nodes.rows, view.edges.nodes.columns), 1).tolist()
     kept = torch.tensor([set(pair) != {0, 2} for pair in ends])
-    found = model(view, h, kept)
+    found = model.network(view, h, kept)
     torch.testing.assert_close(found, dense(model, h, np.delete(TRIPLES, 1, axis=0)))
-    assert not torch.equal(found, model(view, h))
+    assert not torch.equal(found, model.network(view, h))
 
 
 def test_gradients_are_those_of_the_formula() -> None:
     model, view = make(), view_of()
     h = randn(N, D).requires_grad_()
-    assert gradcheck(lambda h, *_: model(view, h), (h, *model.layers.parameters()))
+    assert gradcheck(lambda h, *_: model.network(view, h), (h, *model.layers.parameters()))

@@ -9,15 +9,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import CompGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import gather, weighted_sum
 from decentrl.nn.decoders import Decoder
 from decentrl.nn.dropout import ByteDropout
-from decentrl.scorers.encoder import Encoded
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import RivalEncoder
-from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
+from decentrl.scorers.rivals.base import LayeredEncoder, SeenBatchNorm, glorot
 
 
 class RelationUpdate(nn.Module):
@@ -30,9 +26,7 @@ class RelationUpdate(nn.Module):
     def __init__(self, dim: int, layers: int) -> None:
         super().__init__()
         self.maps = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(layers))
-        for layer in self.maps:
-            assert isinstance(layer, nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
+        glorot(self.maps)
 
     def stages(self, relations: Tensor) -> list[Tensor]:
         """Before the first layer, before the second, …, after the last."""
@@ -43,18 +37,6 @@ class RelationUpdate(nn.Module):
 
     def forward(self, relations: Tensor) -> Tensor:
         return self.stages(relations)[-1]
-
-
-def update_relations(decoder: Decoder, layers: int) -> None:
-    """From now on the decoder's relations are those after the last layer."""
-    parametrize.register_parametrization(decoder, "relations", RelationUpdate(decoder.dim, layers))
-
-
-def relation_stages(decoder: Decoder) -> list[Tensor]:
-    """The relations that each layer reads, and those after the last."""
-    parametrised: Any = decoder.parametrizations
-    found: list[Tensor] = parametrised.relations[0].stages(parametrised.relations.original)
-    return found
 
 
 class CompGCNLayer(nn.Module):
@@ -76,9 +58,7 @@ class CompGCNLayer(nn.Module):
         super().__init__()
         self.dim = dim
         self.directions = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(3))
-        for layer in self.directions:
-            assert isinstance(layer, nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
+        glorot(self.directions)
         self.loop = nn.Parameter(torch.empty(1, dim))
         nn.init.xavier_uniform_(self.loop)
         self.dropout = ByteDropout(dropout)
@@ -120,51 +100,47 @@ def _from_spectrum(rows: Tensor, dim: int) -> Tensor:
     return found
 
 
-class CompGCN(nn.Module):
-    """Layers of :class:`CompGCNLayer` over a table of input embeddings.
+class CompGCN(LayeredEncoder):
+    """CompGCN as an encoder of prediction, which updates the relations of its decoder.
 
-    It is centralised: an entity's own embedding takes part, and where that was never trained it is
-    read as it was initialised, as the paper's model would.
-
-    Args:
-        unit: vectors have a length of about 1 at first, like embeddings, instead of √dim.
+    Attributes:
+        dropout: on the sums of each layer.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        dim: int,
-        layers: int,
-        dropout: float = 0.1,
-        *,
-        unit: bool = False,
-    ) -> None:
-        super().__init__()
-        self.entities = nn.Parameter(torch.empty(n_entities, dim))
-        nn.init.xavier_uniform_(self.entities)
-        self.layers = nn.ModuleList(CompGCNLayer(dim, dropout) for _ in range(layers))
-        if unit:
-            last = self.layers[-1]
-            assert isinstance(last, CompGCNLayer)
-            nn.init.constant_(last.norm.weight, dim**-0.5)
+    dropout = 0.1
 
-    def forward(
-        self,
-        view: BaselineView,
-        inputs: Tensor,
-        relations: list[Tensor],
-        kept: Tensor | None = None,
-    ) -> Tensor:
-        """Input embeddings [n_entities, dim] → vectors of that shape.
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
+        super().__init__(config, n_entities, n_relations)
+        self._decoder: list[Any] = []  # in a list: its weights are not the encoder's
+        if config.decoder.name == "conve":
+            # ConvE normalises a question, so long answers have scores that saturate, and its image,
+            # in which long heads hide the relation beneath them. So vectors have a length of about
+            # 1 at first, like embeddings, instead of √dim.
+            last: Any = self.layers[-1]
+            nn.init.constant_(last.norm.weight, config.model.dim**-0.5)
 
-        Args:
-            relations: of every layer; see :func:`relation_stages`.
-            kept: bool[n_edges], the edges that count; all by default.
-        """
-        shares = _shares(view, inputs, kept)
-        h = inputs
-        for layer, vectors in zip(self.layers, relations, strict=False):
-            h = layer(h, vectors, view, shares)
+    def initialise(self, entities: Tensor) -> None:
+        nn.init.xavier_uniform_(entities)
+
+    def make_layer(self, n_relations: int, dim: int) -> CompGCNLayer:
+        return CompGCNLayer(dim, self.dropout)
+
+    def attach(self, decoder: Decoder) -> None:
+        """From now on the decoder's relations are those after the last layer."""
+        update = RelationUpdate(decoder.dim, len(self.layers))
+        parametrize.register_parametrization(decoder, "relations", update)
+        self._decoder = [decoder]
+
+    def relation_stages(self) -> list[Tensor]:
+        """The relations that each layer reads, and those after the last."""
+        relations = self._decoder[0].parametrizations.relations
+        found: list[Tensor] = relations[0].stages(relations.original)
+        return found
+
+    def network(self, view: BaselineView, h: Tensor, kept: Tensor | None = None) -> Tensor:
+        shares = _shares(view, h, kept)
+        for layer, relations in zip(self.layers, self.relation_stages(), strict=False):
+            h = layer(h, relations, view, shares)
         return h
 
 
@@ -176,28 +152,3 @@ def _shares(view: BaselineView, like: Tensor, kept: Tensor | None) -> Tensor:
     received, sent = graph.degrees(), torch.bincount(senders, minlength=2 * n)
     shares = (received[graph.rows] * sent[senders]).to(like.dtype).rsqrt()
     return shares if kept is None else shares * kept[view.message_edges]
-
-
-@register_prediction_encoder(CompGCNSettings)
-class CompGCNEncoder(RivalEncoder):
-    """CompGCN as an encoder of prediction, which updates the relations of its decoder."""
-
-    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        model = config.model
-        # ConvE normalises a question, so long answers have scores that saturate, and its image, in
-        # which long heads hide the relation beneath them.
-        unit = config.decoder.name == "conve"
-        super().__init__(CompGCN(n_entities, model.dim, model.layers, unit=unit))
-        self.layers = model.layers
-        self._decoder: list[Decoder] = []  # in a list: its weights are not the encoder's
-
-    def attach(self, decoder: Decoder) -> None:
-        update_relations(decoder, self.layers)
-        self._decoder = [decoder]
-
-    def forward(
-        self, view: BaselineView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
-    ) -> Encoded:
-        (decoder,) = self._decoder
-        stages = relation_stages(decoder)
-        return self.baseline(view, inputs, stages, None if kept is None else kept[0]), []

@@ -6,12 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import PredictionConfig
-from decentrl.config.prediction import DGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
+from decentrl.scorers.rivals.base import LayeredEncoder, glorot
 
 HEAD, TAIL, SELF = 0, 1, 2
 """Directions of an edge i ← j: i is the triple's head, its tail, or j itself."""
@@ -35,12 +32,10 @@ class DGCNLayer(nn.Module):
         self.biases = nn.Parameter(torch.zeros(2 * n_relations + 1, dim))
         self.gate = nn.Linear(dim, 3, bias=False)
         self.gate_biases = nn.Parameter(torch.zeros(2 * n_relations + 1))
-        for layer in (*self.values, self.gate):
-            assert isinstance(layer, nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
+        glorot((*self.values, self.gate))
 
     def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
-        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredNetwork`."""
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredEncoder`."""
         nodes, relations = view.edges.nodes, view.edges.relations
         as_tail = relations.columns >= relations.n_columns // 2
         scores = self.gate(h)
@@ -55,11 +50,8 @@ class DGCNLayer(nn.Module):
         return F.relu(total)
 
 
-@register_prediction_encoder(DGCNSettings)
-class DGCNEncoder(RivalEncoder):
+class DGCN(LayeredEncoder):
     """D-GCN as an encoder of prediction."""
 
-    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        dim, depth = config.model.dim, config.model.layers
-        layers = (DGCNLayer(n_relations, dim) for _ in range(depth))
-        super().__init__(LayeredNetwork(n_entities, dim, layers))
+    def make_layer(self, n_relations: int, dim: int) -> DGCNLayer:
+        return DGCNLayer(n_relations, dim)

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
-from decentrl.config.prediction import LANSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import (
     edge_dots,
@@ -16,11 +15,10 @@ from decentrl.nn.aggregate import (
     segment_sum,
     weighted_sum,
 )
-from decentrl.scorers.registry import register_prediction_encoder
 from decentrl.scorers.rivals.base import RivalEncoder
 
 
-class LAN(nn.Module):
+class LAN(RivalEncoder):
     r"""Neighbours projected on the hyperplane of their relation, and summed up.
 
     .. math::
@@ -38,8 +36,11 @@ class LAN(nn.Module):
     does without.
     """
 
-    def __init__(self, n_entities: int, n_relations: int, dim: int) -> None:
+    input_dropout = 0.2
+
+    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
         super().__init__()
+        dim = config.model.dim
         self.entities = nn.Parameter(torch.empty(n_entities, dim))
         self.relations = nn.Parameter(torch.empty(2 * n_relations, dim))
         self.key = nn.Linear(dim, dim, bias=False)
@@ -47,17 +48,13 @@ class LAN(nn.Module):
         for weight in (self.entities, self.relations, self.key.weight, self.score.weight):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Input embeddings [n_entities, dim] → vectors of that shape, 0 without neighbours.
-
-        Args:
-            kept: bool[n_edges], the edges that count; all by default.
-        """
+    def network(self, view: BaselineView, h: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Input embeddings [n_entities, dim] → vectors of that shape, 0 without neighbours."""
         edges, units = view.edges, F.normalize(self.relations, dim=-1)
         readable = view.seen[edges.nodes.columns]
         kept = readable if kept is None else kept & readable
         # An embedding that was never trained must not count, not even times 0.
-        inputs = torch.where(view.seen[:, None], inputs, 0)
+        inputs = torch.where(view.seen[:, None], h, 0)
         along = edge_dots(inputs, units, edges.pairs)
         weights = self._rules(view, inputs, kept)
         weights = weights + self._attention(view, inputs, units, along, kept)
@@ -79,13 +76,3 @@ class LAN(nn.Module):
         projected = gather(inputs, pairs.rows) - along[:, None] * gather(units, pairs.columns)
         logits = self.score(torch.tanh(self.key(projected))).squeeze(-1)
         return segment_softmax(logits.index_select(0, edges.edge_pair), edges.nodes, kept)
-
-
-@register_prediction_encoder(LANSettings)
-class LANEncoder(RivalEncoder):
-    """LAN as an encoder of prediction."""
-
-    input_dropout = 0.2
-
-    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        super().__init__(LAN(n_entities, n_relations, config.model.dim))

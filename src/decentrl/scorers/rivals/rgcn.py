@@ -6,12 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config import PredictionConfig
-from decentrl.config.prediction import RGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import RivalEncoder
+from decentrl.scorers.rivals.base import LayeredEncoder, glorot
 
 
 class RGCNLayer(nn.Module):
@@ -33,9 +30,7 @@ class RGCNLayer(nn.Module):
         self.own = nn.Linear(dim, dim)
         self.bases = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(bases))
         self.mixture = nn.Parameter(torch.empty(bases, 2 * n_relations))
-        for layer in (self.own, *self.bases):
-            assert isinstance(layer, nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
+        glorot((self.own, *self.bases))
         nn.init.zeros_(self.own.bias)
         nn.init.normal_(self.mixture, std=bases**-0.5)
 
@@ -49,39 +44,22 @@ class RGCNLayer(nn.Module):
         return total
 
 
-class RGCN(nn.Module):
-    """Layers with a rectifier between them.
+class RGCN(LayeredEncoder):
+    """R-GCN as an encoder of prediction, with a rectifier between the layers.
 
-    It is centralised: an entity's own embedding takes part, and where that was never trained it is
-    read as it was at first, as the paper's model would.
-
-    Args:
+    Attributes:
+        bases: how many matrices the relations' are mixed from.
         dropout: share of the edges left out in a step; the rest is normalised anew.
     """
 
-    def __init__(
-        self,
-        n_entities: int,
-        n_relations: int,
-        dim: int,
-        layers: int,
-        bases: int = 4,
-        dropout: float = 0.4,
-    ) -> None:
-        super().__init__()
-        self.entities = nn.Parameter(torch.empty(n_entities, dim))
-        nn.init.normal_(self.entities, std=dim**-0.5)
-        self.layers = nn.ModuleList(RGCNLayer(n_relations, dim, bases) for _ in range(layers))
-        self.dropout = dropout
+    bases = 4
+    dropout = 0.4
 
-    def forward(self, view: BaselineView, inputs: Tensor, kept: Tensor | None = None) -> Tensor:
-        """Input embeddings [n_entities, dim] → vectors of that shape.
+    def make_layer(self, n_relations: int, dim: int) -> RGCNLayer:
+        return RGCNLayer(n_relations, dim, self.bases)
 
-        Args:
-            kept: bool[n_edges], the edges that count; all by default.
-        """
-        shares = self._shares(view, inputs, kept)
-        h = inputs
+    def network(self, view: BaselineView, h: Tensor, kept: Tensor | None = None) -> Tensor:
+        shares = self._shares(view, h, kept)
         for k, layer in enumerate(self.layers):
             h = layer(F.relu(h) if k else h, view, shares)
         return h
@@ -96,11 +74,3 @@ class RGCN(nn.Module):
         # Counts are whole numbers, so their order makes no difference.
         counts = like.new_zeros(len(there)).index_add_(0, view.groups, there)
         return there / counts.clamp(min=1)[view.groups]
-
-
-@register_prediction_encoder(RGCNSettings)
-class RGCNEncoder(RivalEncoder):
-    """R-GCN as an encoder of prediction."""
-
-    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        super().__init__(RGCN(n_entities, n_relations, config.model.dim, config.model.layers))

@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from decentrl.config import PredictionConfig
-from decentrl.config.prediction import WGCNSettings
 from decentrl.graph.baselines import BaselineView
 from decentrl.nn.aggregate import weighted_sum
-from decentrl.scorers.registry import register_prediction_encoder
-from decentrl.scorers.rivals.base import LayeredNetwork, RivalEncoder
-from decentrl.scorers.rivals.batch_norm import SeenBatchNorm
+from decentrl.scorers.rivals.base import LayeredEncoder, SeenBatchNorm
 
 
 class WGCNLayer(nn.Module):
@@ -31,7 +27,7 @@ class WGCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.value.weight)
 
     def forward(self, h: Tensor, view: BaselineView, kept: Tensor | None = None) -> Tensor:
-        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredNetwork`."""
+        """h [n_entities, dim] → [n_entities, dim]; ``kept`` as in :class:`LayeredEncoder`."""
         weights = self.alpha.repeat(2).index_select(0, view.edges.relations.columns)
         weights = weights if kept is None else weights * kept
         values = self.value(h)
@@ -39,11 +35,8 @@ class WGCNLayer(nn.Module):
         return torch.tanh(self.norm(total, view.seen))
 
 
-@register_prediction_encoder(WGCNSettings)
-class WGCNEncoder(RivalEncoder):
+class WGCN(LayeredEncoder):
     """W-GCN as an encoder of prediction."""
 
-    def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
-        dim, depth = config.model.dim, config.model.layers
-        layers = (WGCNLayer(n_relations, dim) for _ in range(depth))
-        super().__init__(LayeredNetwork(n_entities, dim, layers))
+    def make_layer(self, n_relations: int, dim: int) -> WGCNLayer:
+        return WGCNLayer(n_relations, dim)

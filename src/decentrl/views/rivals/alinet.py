@@ -10,11 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import Config
-from decentrl.config.alignment import AliNetSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import edge_dots, segment_softmax, take, weighted_sum
-from decentrl.views.registry import register_view
-from decentrl.views.rivals.centralised import CentralisedModel, linear
+from decentrl.views.rivals.centralised import CentralisedModel, Parts, Wrong, linear
 
 
 class GatedLayer(nn.Module):
@@ -43,7 +41,6 @@ class GatedLayer(nn.Module):
         return gate * near + (1 - gate) * far
 
 
-@register_view(AliNetSettings)
 class AliNet(CentralisedModel):
     """Gated layers, each narrower than the one before by a fifth of the input's width.
 
@@ -63,31 +60,15 @@ class AliNet(CentralisedModel):
         # outweighs what an embedding was at random, which no counterpart has in common.
         nn.init.xavier_uniform_(self.entities)
 
-    def _widths(self, model: Any) -> list[int]:
+    def widths(self, model: Any) -> list[int]:
         return [max(1, model.dim - k * model.dim // 5) for k in range(model.layers + 1)]
 
     def make_layers(self, model: Any) -> Iterable[nn.Module]:
-        widths = self._widths(model)
-        return map(GatedLayer, widths, widths[1:])
+        return map(GatedLayer, self.widths(model), self.widths(model)[1:])
 
-    def width(self, model: Any) -> int:
-        return sum(self._widths(model))
-
-    def loss(
-        self,
-        parts: list[Tensor],
-        structure: CentralisedView,
-        links: Tensor,
-        wrong: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        together = super().loss(parts, structure, links, wrong)
-        return together + self.relation_weight * relation_loss(parts, structure)
-
-    def forward(self, structure: CentralisedView) -> list[Tensor]:
-        parts: list[Tensor] = [self.entities]
-        for layer in self.layers:
-            parts.append(layer(parts[-1], structure))
-        return parts
+    def loss(self, parts: Parts, view: CentralisedView, links: Tensor, wrong: Wrong) -> Tensor:
+        together = super().loss(parts, view, links, wrong)
+        return together + self.relation_weight * relation_loss(parts, view)
 
 
 def relation_loss(parts: Sequence[Tensor], view: CentralisedView) -> Tensor:

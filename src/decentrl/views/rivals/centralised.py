@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -19,6 +18,11 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
 from decentrl.views.base import LinkObjective, Rows, TrainingData, View
+
+Parts = list[Tensor]
+"""The parts of every entity's vector before normalisation, [n_entities, …] each."""
+Wrong = tuple[Tensor, Tensor]
+"""What replaces the left ends of links, and the right ends: int64[b, negatives] each."""
 
 
 class CentralisedModel(View):
@@ -48,21 +52,23 @@ class CentralisedModel(View):
         super().__init__()
         self.config, model = config, config.model
         self.entities = nn.Parameter(F.normalize(torch.randn(n_entities, model.dim), dim=1))
-        self.depth = model.layers
         self.layers = nn.ModuleList(self.make_layers(model))
-        self.dim = self.width(model)
+        self.dim = sum(self.widths(model))
 
     def make_layers(self, model: Any) -> Iterable[nn.Module]:
         """One module a layer; none if the layers have nothing to learn."""
         return ()
 
-    @abstractmethod
-    def width(self, model: Any) -> int:
-        """Width of an entity's vector."""
+    def widths(self, model: Any) -> list[int]:
+        """Width of each part of an entity's vector."""
+        return [model.dim] * (model.layers + 1)
 
-    @abstractmethod
-    def forward(self, structure: CentralisedView) -> list[Tensor]:
-        """The parts of every entity's vector before normalisation, [n_entities, …] each."""
+    def forward(self, structure: CentralisedView) -> Parts:
+        """The input embedding and the outputs of all layers."""
+        parts: Parts = [self.entities]
+        for layer in self.layers:
+            parts.append(layer(parts[-1], structure))
+        return parts
 
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
@@ -84,20 +90,9 @@ class CentralisedModel(View):
     def objective(self, structure: CentralisedView, data: TrainingData) -> CentralisedObjective:
         return CentralisedObjective(self, structure, data)
 
-    def loss(
-        self,
-        parts: list[Tensor],
-        structure: CentralisedView,
-        links: Tensor,
-        wrong: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        """Linked pairs together, wrong pairs a margin apart.
-
-        Args:
-            links: int64[b, 2].
-            wrong: what replaces left ends, and right ends, int64[b, negatives] each.
-        """
-        n = len(structure.seen)
+    def loss(self, parts: Parts, view: CentralisedView, links: Tensor, wrong: Wrong) -> Tensor:
+        """Linked pairs, int64[b, 2], together, and wrong pairs a margin apart."""
+        n = len(view.seen)
         ends = join([gather(part, links.t().reshape(-1)) for part in parts])
         first, second = ends.chunk(2)
         left, right = wrong
@@ -121,14 +116,11 @@ class CentralisedObjective(LinkObjective):
     model: CentralisedModel
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
-        parts: list[Tensor] = self.model(self.structure)
+        parts: Parts = self.model(self.structure)
         links = torch.from_numpy(batch).to(self.model.entities.device)
         return self.model.loss(parts, self.structure, links, self._wrong(parts, links, rng))
 
-    def _wrong(
-        self, parts: list[Tensor], links: Tensor, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Entities to replace left ends with, and right ends: int64[b, negatives] each."""
+    def _wrong(self, parts: Parts, links: Tensor, rng: np.random.Generator) -> Wrong:
         model = self.model
         found = []
         for side, among in enumerate((self.seen_left, self.seen_right)):
@@ -143,9 +135,7 @@ class CentralisedObjective(LinkObjective):
         return found[0], found[1]
 
     @torch.no_grad()
-    def _nearest(
-        self, parts: list[Tensor], links: Tensor, side: int, to: int, pool: Tensor
-    ) -> Tensor:
+    def _nearest(self, parts: Parts, links: Tensor, side: int, to: int, pool: Tensor) -> Tensor:
         """Of a pool of one side, int64[p], those nearest to each link's end ``to``, but not the
         link's own end of that side."""
         pool = pool.to(links.device)

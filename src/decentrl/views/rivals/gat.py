@@ -8,12 +8,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decentrl.config.alignment import GATSettings
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import segment_softmax, weighted_sum
-from decentrl.views.registry import register_view
-from decentrl.views.rivals.centralised import CentralisedModel, linear
+from decentrl.views.rivals.centralised import CentralisedModel, Parts, linear
 
 
 class SelfAttention(nn.Module):
@@ -41,7 +39,6 @@ class SelfAttention(nn.Module):
         return weighted_sum(self.dropout(weights), values, graph)
 
 
-@register_view(GATSettings)
 class GAT(CentralisedModel):
     """Self-attention layers of one head, ELU between them.
 
@@ -52,12 +49,8 @@ class GAT(CentralisedModel):
     def make_layers(self, model: Any) -> Iterable[nn.Module]:
         return (SelfAttention(model.dim, model.dropout) for _ in range(model.layers))
 
-    def width(self, model: Any) -> int:
-        return int(model.dim * (model.layers + 1))
-
-    def forward(self, structure: CentralisedView) -> list[Tensor]:
-        parts: list[Tensor] = [self.entities]
-        for layer in self.layers:
-            hidden = F.elu(parts[-1]) if len(parts) > 1 else parts[-1]
-            parts.append(layer(hidden, structure.near))
+    def forward(self, structure: CentralisedView) -> Parts:
+        parts: Parts = [self.entities]
+        for k, layer in enumerate(self.layers):
+            parts.append(layer(F.elu(parts[-1]) if k else parts[-1], structure.near))
         return parts

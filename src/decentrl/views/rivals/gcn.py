@@ -7,15 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decentrl.config.alignment import GCNSettings
 from decentrl.graph.centralised import CentralisedView
 from decentrl.nn.aggregate import weighted_sum
 from decentrl.nn.losses import ranking_loss
-from decentrl.views.registry import register_view
-from decentrl.views.rivals.centralised import CentralisedModel
+from decentrl.views.rivals.centralised import CentralisedModel, Parts, Wrong
 
 
-@register_view(GCNSettings)
 class GCNAlign(CentralisedModel):
     r"""Convolutions over neighbours weighted by the functionality of their relations.
 
@@ -32,23 +29,16 @@ class GCNAlign(CentralisedModel):
     margin = 3.0
     hardness = 1
 
-    def width(self, model: Any) -> int:
-        return int(model.dim)
+    def widths(self, model: Any) -> list[int]:
+        return [model.dim]
 
-    def loss(
-        self,
-        parts: list[Tensor],
-        structure: CentralisedView,
-        links: Tensor,
-        wrong: tuple[Tensor, Tensor],
-    ) -> Tensor:
+    def loss(self, parts: Parts, view: CentralisedView, links: Tensor, wrong: Wrong) -> Tensor:
         """Linked pairs nearer than wrong ones in L1, by the last layer as it is."""
         return ranking_loss(parts[-1], links, *wrong, self.margin)
 
-    def forward(self, structure: CentralisedView) -> list[Tensor]:
+    def forward(self, structure: CentralisedView) -> Parts:
         hidden: Tensor = self.entities
-        for layer in range(self.depth):
+        for k in range(self.config.model.layers):
+            hidden = torch.relu(hidden) if k else hidden
             hidden = weighted_sum(structure.weights, hidden, structure.near)
-            if layer + 1 < self.depth:
-                hidden = torch.relu(hidden)
         return [hidden]

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import Config
-from decentrl.config.alignment import RotatESettings, TransESettings
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.queries import Queries
@@ -22,7 +21,6 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.all_answers import answer_loss
 from decentrl.nn.decoders import DECODERS
 from decentrl.views.base import Rows, TrainingData, View
-from decentrl.views.registry import register_view
 
 Batch = tuple[int, Ids]
 """Which graph, and some of its questions."""
@@ -33,8 +31,6 @@ then begin alike, near "no move at all"; at full size each begins somewhere else
 are each other's counterparts are drawn to different places."""
 
 
-@register_view(RotatESettings)
-@register_view(TransESettings)
 class TranslationalModel(View):
     """A table of embeddings; entities that a training link joins share a row of it.
 
@@ -97,7 +93,7 @@ class TranslationalModel(View):
 class TranslationalObjective:
     """Asks for the tail and for the head of every triple, among ``loss.entities`` sampled ones.
 
-    Links teach only by making two entities one: what is learned of either is said of both. A step
+    Links teach only by making two entities one: what is learned of one holds for both. A step
     asks about one graph and samples its entities alone: those of the other one would include the
     unknown counterparts of right answers, which are not wrong.
     """
@@ -113,7 +109,6 @@ class TranslationalObjective:
             united = np.stack((rows[triples[:, 0]], triples[:, 1], rows[triples[:, 2]]), 1)
             self.queries.append(Queries.of(united, graph.n_relations))
         self.seen = [np.unique(queries.entities) for queries in self.queries]
-        self._column = np.full(graph.n_entities, -1)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Batch]:
         steps: list[Batch] = []
@@ -133,7 +128,6 @@ class TranslationalObjective:
         places, index = queries.places(chosen)
         heads, answers = queries.entities[chosen], queries.answers[index]
         candidates = self._candidates(self.seen[side], answers, rng)
-        self._column[candidates] = np.arange(len(candidates))
 
         def put(ids: Ids) -> Tensor:
             return torch.from_numpy(ids).to(device)
@@ -147,11 +141,11 @@ class TranslationalObjective:
             compared,
             bias * settings.scale,
             put(places),
-            put(self._column[answers]),
+            put(np.searchsorted(candidates, answers)),
         )
 
     def _candidates(self, seen: Ids, answers: Ids, rng: np.random.Generator) -> Ids:
-        """Right answers and sampled entities, among which the right ones are to be found."""
+        """Right answers and sampled entities, sorted, among which right ones are to be found."""
         count = self.config.loss.entities
         if not count or count >= len(seen):
             return seen
