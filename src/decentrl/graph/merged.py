@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,10 +69,6 @@ class MergedGraph:
             right=np.concatenate((self.right, right)),
         )
 
-    def with_links(self, links: Ids) -> MergedGraph:
-        """The same graphs with more training links (in merged ids)."""
-        return replace(self, links=np.concatenate((self.links, links)))
-
     def relational_view(
         self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
     ) -> RelationalView:
@@ -91,18 +88,12 @@ class MergedGraph:
         return PropagationView.build(self.triples(), self.n_entities, self.n_relations, device)
 
     def view(
-        self,
-        *,
-        layers: int,
-        order: int,
-        two_hop: bool,
-        self_entity: bool,
-        counterparts: bool,
-        trained_on: MergedGraph | None = None,
+        self, *, counterparts: bool, trained_on: MergedGraph | None = None, **settings: Any
     ) -> GraphView:
-        """What the encoder reads (see :meth:`GraphView.build`).
+        """What a DAN reads; ``settings`` as for :meth:`GraphView.build`.
 
         Args:
+            counterparts: copy triples between two linked entities to the other graph.
             trained_on: the graph known in training, if this one has grown since; entities and
                 relations that it lacks are unseen.
         """
@@ -114,10 +105,7 @@ class MergedGraph:
             (left, right),
             self.n_entities,
             self.n_relations,
-            layers=layers,
-            order=order,
-            two_hop=two_hop,
-            self_entity=self_entity,
             seen=entities_of(known, self.n_entities),
             seen_relations=relations_of(known, self.n_relations),
+            **settings,
         )
