@@ -165,4 +165,5 @@ class Arrivals:
         """Training triples about some entities."""
         inside = torch.from_numpy(entities[entities < len(self._trained)])
         rows = self._by_end.take_rows(inside)[0].columns
-        return self._base[np.unique(rows.numpy())]
+        found: Ids = self._base[np.unique(rows.numpy())]
+        return found
