@@ -68,7 +68,7 @@ def two_hop_neighbours(
     each graph, or of those that ``growth`` names, are left out as uninformative. The graphs share
     the entity ids ``0 … n_entities - 1``.
     """
-    pairs = []
+    codes = []
     for triples in graphs:
         first, second, patterns = _paths(triples, n_entities)
         if growth is None:
@@ -77,6 +77,7 @@ def two_hop_neighbours(
             kept = ~np.isin(patterns, growth.dropped[:, 0] * 2**31 + growth.dropped[:, 1])
             through = growth.trained[triples[first, 2]]
             kept &= ~(through & growth.later[first] & growth.later[second])
-        pairs.append(np.stack((triples[first[kept], 0], triples[second[kept], 2])))
-    rows, columns = np.concatenate([*pairs, *(pair[::-1] for pair in pairs)], axis=1)
-    return Adjacency.from_pairs(rows, columns, n_entities, n_entities, distinct=True)
+        heads, tails = triples[first[kept], 0], triples[second[kept], 2]
+        codes += [heads * n_entities + tails, tails * n_entities + heads]
+    found = torch.unique(torch.from_numpy(np.concatenate(codes)))
+    return Adjacency.from_sorted(found // n_entities, found % n_entities, n_entities, n_entities)
