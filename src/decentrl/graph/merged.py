@@ -69,18 +69,24 @@ class MergedGraph:
             right=np.concatenate((self.right, right)),
         )
 
+    def _seen(self, trained_on: MergedGraph | None) -> dict[str, Any]:
+        """Masks of what was known in training, as views take them."""
+        known = (trained_on or self).triples()
+        return {
+            "seen": entities_of(known, self.n_entities),
+            "seen_relations": relations_of(known, self.n_relations),
+        }
+
     def relational_view(
         self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
     ) -> RelationalView:
         """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
-        known = (trained_on or self).triples()
         return RelationalView.build(
             self.triples(),
             self.n_entities,
             self.n_relations,
-            seen=entities_of(known, self.n_entities),
-            seen_relations=relations_of(known, self.n_relations),
             device=device,
+            **self._seen(trained_on),
         )
 
     def propagation_view(self, device: torch.device | str = "cpu") -> PropagationView:
@@ -97,7 +103,6 @@ class MergedGraph:
             trained_on: the graph known in training, if this one has grown since; entities and
                 relations that it lacks are unseen.
         """
-        known = (trained_on or self).triples()
         left, right = self.left, self.right
         if counterparts:
             left, right = counterpart_triples(left, right, self.links)
@@ -105,7 +110,6 @@ class MergedGraph:
             (left, right),
             self.n_entities,
             self.n_relations,
-            seen=entities_of(known, self.n_entities),
-            seen_relations=relations_of(known, self.n_relations),
+            **self._seen(trained_on),
             **settings,
         )
