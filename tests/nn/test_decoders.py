@@ -121,16 +121,6 @@ def score_all(decoder: Decoder, heads: Tensor, relations: Tensor, vectors: Tenso
     return scores
 
 
-def score(decoder: Decoder, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-    """The same of triples: [b, dim], int64[b], [b, dim] → [b]."""
-    queries = decoder.query(heads, relations)
-    scores = (queries * tails).sum(-1)
-    for extra in (decoder.bias(tails), decoder.constant(queries)):
-        if extra is not None:
-            scores = scores + extra
-    return scores
-
-
 def test_every_decoder_of_the_settings_exists_and_has_a_formula_here() -> None:
     assert list(prediction.DECODERS) == list(DECODERS) == list(FORMULAS)
 
@@ -138,7 +128,7 @@ def test_every_decoder_of_the_settings_exists_and_has_a_formula_here() -> None:
 @every_decoder
 def test_the_score_of_a_triple_is_its_formula(name: str) -> None:
     decoder, heads, tails = make(name), randn(B, D), randn(B, D, seed=1)
-    found = score(decoder, heads, RELATIONS, tails)
+    found = decoder.score(heads, RELATIONS, tails)
     torch.testing.assert_close(found, naive(name, decoder, heads, RELATIONS, tails))
 
 
@@ -156,7 +146,7 @@ def test_all_answers_score_as_they_do_one_by_one_with_their_gradients(name: str)
     heads, vectors = randn(B, D).requires_grad_(), randn(N, D, seed=1).requires_grad_()
     together = score_all(decoder, heads, RELATIONS, vectors)
     pairs = torch.cartesian_prod(torch.arange(B), torch.arange(N))
-    single = score(decoder, heads[pairs[:, 0]], RELATIONS[pairs[:, 0]], vectors[pairs[:, 1]])
+    single = decoder.score(heads[pairs[:, 0]], RELATIONS[pairs[:, 0]], vectors[pairs[:, 1]])
     torch.testing.assert_close(together.flatten(), single)
     wanted, toward = (heads, vectors, *decoder.parameters()), randn(B * N, seed=2)
     torch.testing.assert_close(
@@ -273,7 +263,7 @@ def test_a_convolution_is_thinned_out_while_training_only() -> None:
 def test_one_relation_or_one_question_is_no_special_case_of_a_core() -> None:
     decoder, heads, tails = make("tucker"), randn(B, D), randn(B, D, seed=1)
     for relations in (torch.full((B,), 2), torch.arange(B)):
-        found = score(decoder, heads, relations, tails)
+        found = decoder.score(heads, relations, tails)
         torch.testing.assert_close(found, naive("tucker", decoder, heads, relations, tails))
-    one = score(decoder, heads[:1], RELATIONS[:1], tails[:1])
+    one = decoder.score(heads[:1], RELATIONS[:1], tails[:1])
     torch.testing.assert_close(one, naive("tucker", decoder, heads[:1], RELATIONS[:1], tails[:1]))

@@ -50,6 +50,15 @@ class Decoder(nn.Module):
         """Of every question, [b]: needed for scores, not for ranks."""
         return None
 
+    def score(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+        """Scores of triples: [b, dim], int64[b], [b, dim] → [b]."""
+        queries = self.query(heads, relations)
+        scores = (queries * tails).sum(-1)
+        for extra in (self.bias(tails), self.constant(queries)):
+            if extra is not None:
+                scores = scores + extra
+        return scores
+
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Scores of all relations between h and t, up to a constant: → [b, 2 · n_relations]."""
         raise NotImplementedError
@@ -240,7 +249,7 @@ class ConvE(Decoder):
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """A relation at a time: nothing here is linear in r."""
         every = torch.arange(len(self.relations), device=heads.device)
-        columns = [(self.query(heads, r.expand(len(heads))) * tails).sum(-1) for r in every]
+        columns = [self.score(heads, r.expand(len(heads)), tails) for r in every]
         return torch.stack(columns, 1)
 
 
