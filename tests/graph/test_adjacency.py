@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decentrl.graph.adjacency import Adjacency, neighbours, relation_bag, unique_pairs
+from decentrl.graph.adjacency import Adjacency, neighbours, relation_bag
 
 N_ROWS, N_COLUMNS, N_RELATIONS = 5, 4, 3
 
@@ -61,7 +61,6 @@ def test_pointers_delimit_the_edges_of_a_row(edges: list[tuple[int, int]]) -> No
         own = graph.columns[graph.indptr[row] : graph.indptr[row + 1]]
         assert own.tolist() == sorted(j for i, j in edges if i == row)
         assert graph.degrees()[row] == len(own)
-        assert graph.reached()[row] == (len(own) > 0)
 
 
 @given(edge_lists)
@@ -77,14 +76,14 @@ def test_the_transpose_holds_the_same_edges_by_column(edges: list[tuple[int, int
 def test_keep_columns_drops_the_edges_that_read_others(
     edges: list[tuple[int, int]], mask: list[bool]
 ) -> None:
-    kept = adjacency(edges).keep_columns(np.array(mask))
+    kept = adjacency(edges).keep_columns(torch.tensor(mask))
     assert edges_of(kept) == sorted((i, j) for i, j in edges if mask[j])
     assert (kept.n_rows, kept.n_columns) == (N_ROWS, N_COLUMNS)
 
 
 def test_keep_columns_does_not_copy_a_graph_that_stays_whole() -> None:
     graph = adjacency([(0, 1), (2, 1)])
-    assert graph.keep_columns(np.array([False, True, False, False])) is graph
+    assert graph.keep_columns(torch.tensor([False, True, False, False])) is graph
 
 
 @given(edge_lists)
@@ -92,7 +91,7 @@ def test_keep_columns_does_not_copy_a_graph_that_stays_whole() -> None:
 def test_edges_sorted_by_row_keep_their_order_of_columns(edges: list[tuple[int, int]]) -> None:
     by_row = sorted(edges, key=lambda edge: edge[0])
     rows, columns = torch.tensor(by_row, dtype=torch.int64).reshape(-1, 2).T
-    graph = Adjacency.with_transpose(rows, columns, N_ROWS, N_COLUMNS)
+    graph = Adjacency.from_sorted(rows, columns, N_ROWS, N_COLUMNS)
     assert edges_of(graph) == by_row
     assert (graph.n_rows, graph.n_columns) == (N_ROWS, N_COLUMNS)
     check_pointers(graph)
@@ -145,9 +144,9 @@ def test_edges_taken_like_others_have_these_rows_and_their_own_columns(
     graph = adjacency(edges)
     other = [random.randrange(7) for _ in edges]  # what else is known of each edge
     columns = torch.tensor(other, dtype=torch.int64)
-    labels = Adjacency.with_transpose(graph.rows, columns, N_ROWS, 7)
+    labels = Adjacency.from_sorted(graph.rows, columns, N_ROWS, 7)
     taken, which = graph.take_rows(torch.tensor(chosen, dtype=torch.int64))
-    labelled = labels.take_edges(which, taken)
+    labelled = taken.reading(labels.columns[which], labels.n_columns)
     assert labelled.rows.tolist() == taken.rows.tolist()
     assert labelled.columns.tolist() == [other[e] for e in which.tolist()]
     assert (labelled.n_rows, labelled.n_columns) == (len(chosen), 7)
@@ -155,10 +154,10 @@ def test_edges_taken_like_others_have_these_rows_and_their_own_columns(
 
 
 @given(edge_lists)
-def test_unique_pairs_are_a_sorted_set(edges: list[tuple[int, int]]) -> None:
+def test_distinct_edges_are_a_sorted_set(edges: list[tuple[int, int]]) -> None:
     rows, columns = np.array(edges, np.int64).reshape(-1, 2).T
-    found = unique_pairs(rows, columns, N_COLUMNS)
-    assert list(zip(*(side.tolist() for side in found), strict=True)) == sorted(set(edges))
+    found = Adjacency.from_pairs(rows, columns, N_ROWS, N_COLUMNS, distinct=True)
+    assert edges_of(found) == sorted(set(edges))
 
 
 @given(triple_lists)

@@ -66,18 +66,10 @@ def test_what_training_did_not_know_is_unseen(merged: MergedGraph) -> None:
 
 def test_right_relations_come_after_the_left_ones_also_after_growth(merged: MergedGraph) -> None:
     grown = merged.grown(np.array([(2, 0, 0)]), np.array([(5, 2, 3)]))
-    for graph in (merged, grown, merged.with_links(np.array([(2, 3)]))):
+    for graph in (merged, grown):
         assert graph.n_left_relations == 2
         assert (graph.left[:, 1] < 2).all()
         assert (graph.right[:, 1] >= 2).all()
-
-
-def test_more_links_join_the_known_ones_and_leave_the_original_alone(merged: MergedGraph) -> None:
-    more = merged.with_links(np.array([(2, 3)]))
-    assert more.links.tolist() == [[0, 4], [1, 5], [2, 3]]
-    assert merged.links.tolist() == [[0, 4], [1, 5]]
-    assert more.triples().tolist() == merged.triples().tolist()
-    assert (more.n_left, more.n_right, more.n_relations) == (3, 3, 3)
 
 
 def test_a_relational_view_joins_nothing_across_the_graphs(merged: MergedGraph) -> None:

@@ -186,6 +186,8 @@ def tensors(part: object) -> list[torch.Tensor]:
     """All that a view holds, however deep."""
     if isinstance(part, torch.Tensor):
         return [part]
+    if isinstance(part, Adjacency):
+        return [part.indptr, part.columns, part.rows, part.t_indptr, part.t_rows, part.t_order]
     return [] if part is None else [found for p in vars(part).values() for found in tensors(p)]
 
 

@@ -21,7 +21,6 @@ from decentrl.nn.aggregate import (
     edge_dots,
     gather,
     pool,
-    segment_max,
     segment_softmax,
     segment_sum,
     weighted_sum,
@@ -151,7 +150,6 @@ def test_gather_is_indexing(ids: list[int]) -> None:
 def test_sums_and_maxima_of_empty_rows_are_neutral() -> None:
     per_edge = torch.arange(6.0)
     assert segment_sum(per_edge, AWKWARD).tolist() == [3.0, 0.0, 12.0]
-    assert segment_max(per_edge, AWKWARD).tolist() == [2.0, -torch.inf, 5.0]
 
 
 def test_softmax_survives_huge_logits() -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from decentrl.graph.adjacency import Ids
+from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.hops import frequent_patterns
 
 
@@ -52,10 +53,9 @@ class Arrivals:
     def __init__(self, trained: NDArray[np.bool_], base: Ids) -> None:
         self._trained = trained
         self._base = base
-        self._by_end: tuple[Ids, Ids] | None = None
         self._triples: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
-        self._about: dict[int, list[int]] = {}
+        self._about: dict[int, list[int]] = {}  # of each new entity, places in the list
 
     def __len__(self) -> int:
         return len(self._triples)
@@ -66,11 +66,12 @@ class Arrivals:
     @property
     def triples(self) -> Ids:
         """Everything that arrived, in order: int64[n, 3]."""
-        return np.array(self._triples, np.int64).reshape(-1, 3)
+        return self._rows(range(len(self)))
 
     def is_trained(self, entities: Ids) -> NDArray[np.bool_]:
         inside = entities < len(self._trained)
-        return inside & self._trained[np.where(inside, entities, 0)] if len(entities) else inside
+        inside[inside] = self._trained[entities[inside]]
+        return inside
 
     def new_entities(self) -> Ids:
         """The new entities that something has arrived about, increasing."""
@@ -78,31 +79,25 @@ class Arrivals:
 
     def first_seen(self, triples: Ids) -> Ids:
         """The new entities in ``triples`` that nothing has arrived about so far, increasing."""
-        ends = np.unique(triples[:, [0, 2]])
-        new = ends[~self.is_trained(ends)]
-        return new[[end not in self._about for end in new.tolist()]] if len(new) else new
+        return np.array([end for end in self._new(triples) if end not in self._about], np.int64)
 
     def about(self, entity: int) -> Ids:
         """All triples about one entity, of training and since: int64[m, 3]."""
-        later = self._rows(set(self._about.get(entity, ())))
-        if not len(later):  # of trained entities what arrived is not listed by entity
-            later = np.array(
-                [row for row in self._triples if entity in (row[0], row[2])], np.int64
-            ).reshape(-1, 3)
-        return np.concatenate((self._base_of(np.array([entity])), later))
+        later = self._about.get(entity)
+        if later is None:  # of trained entities what arrived is not listed by entity
+            later = [i for i, row in enumerate(self._triples) if entity in (row[0], row[2])]
+        return np.concatenate((self._base_of(np.array([entity])), self._rows(later)))
 
     def add(self, triples: Ids) -> None:
         """Take in triples int64[n, 3]; known ones change nothing."""
-        ends = np.unique(triples[:, [0, 2]])
-        new = set(ends[~self.is_trained(ends)].tolist())
+        new = set(self._new(triples))
         for triple in map(tuple, triples.tolist()):
             if triple in self._known:
                 continue
-            place = len(self._triples)
+            for end in {triple[0], triple[2]} & new:
+                self._about.setdefault(end, []).append(len(self))
             self._triples.append(triple)
             self._known.add(triple)
-            for end in {triple[0], triple[2]} & new:
-                self._about.setdefault(end, []).append(place)
 
     def affected(self, triples: Ids, hops: int) -> Ids:
         """New entities whose vectors depend on whether these triples are there, increasing.
@@ -110,23 +105,12 @@ class Arrivals:
         These are the new entities in ``triples`` and those at most ``hops`` steps away from one,
         all steps through new entities. Call it once the triples are added.
         """
-        ends = np.unique(triples[:, [0, 2]])
-        found = set(ends[~self.is_trained(ends)].tolist())
-        edge = found
+        found = edge = set(self._new(triples))
         for _ in range(hops):
-            edge = {end for end in self._others(edge) if end in self._about} - found
-            if not edge:
-                break
-            found |= edge
+            ends = {end for place in self._places(edge) for end in self._triples[place][::2]}
+            edge = (ends & self._about.keys()) - found
+            found = found | edge
         return np.array(sorted(found), np.int64)
-
-    def _others(self, entities: Iterable[int]) -> set[int]:
-        ends: set[int] = set()
-        for entity in entities:
-            for place in self._about.get(entity, ()):
-                head, _, tail = self._triples[place]
-                ends.update((head, tail))
-        return ends
 
     def neighbourhood(self, new: Ids, around: bool = False) -> Neighbourhood:
         """What the vectors of new entities are made of.
@@ -134,13 +118,12 @@ class Arrivals:
         Args:
             around: take the triples of their neighbours in too, for two-hop neighbours.
         """
-        places = {place for entity in new.tolist() for place in self._about.get(entity, ())}
-        triples = self.triples if len(places) == len(self) else self._rows(places)
+        places = self._places(new.tolist())
+        triples = self._rows(sorted(places))
         n_later = len(triples)
         if around:
             near = np.setdiff1d(triples[:, [0, 2]], new)
-            later = {place for end in near.tolist() for place in self._about.get(end, ())}
-            more = self._rows(later - places)
+            more = self._rows(sorted(self._places(near.tolist()) - places))
             n_later += len(more)
             triples = np.concatenate((triples, more, self._base_of(near)))
         entities = np.union1d(triples[:, [0, 2]], new)
@@ -159,18 +142,28 @@ class Arrivals:
         """The patterns of paths that training has left out of two-hop neighbours: [k, 2]."""
         return frequent_patterns(self._base, len(self._trained))
 
-    def _rows(self, places: set[int]) -> Ids:
-        rows = [self._triples[place] for place in sorted(places)]
-        return np.array(rows, np.int64).reshape(-1, 3)
+    def _new(self, triples: Ids) -> list[int]:
+        """The new entities in some triples, increasing."""
+        ends = np.unique(triples[:, [0, 2]])
+        found: list[int] = ends[~self.is_trained(ends)].tolist()
+        return found
+
+    def _places(self, entities: Iterable[int]) -> set[int]:
+        """Where in the list the triples about these entities are; none for trained ones."""
+        return {place for entity in entities for place in self._about.get(entity, ())}
+
+    def _rows(self, places: Iterable[int]) -> Ids:
+        return np.array([self._triples[place] for place in places], np.int64).reshape(-1, 3)
+
+    @cached_property
+    def _by_end(self) -> Adjacency:
+        """Entity ← its training triples."""
+        ends, n = self._base[:, [0, 2]].T.reshape(-1), len(self._base)
+        return Adjacency.from_pairs(ends, np.tile(np.arange(n), 2), len(self._trained), n)
 
     def _base_of(self, entities: Ids) -> Ids:
         """Training triples about some entities."""
-        if self._by_end is None:
-            ends = self._base[:, [0, 2]].T.reshape(-1)
-            order = np.argsort(ends, kind="stable")
-            self._by_end = ends[order], order % max(1, len(self._base))
-        ends, rows = self._by_end
-        first, last = np.searchsorted(ends, entities), np.searchsorted(ends, entities + 1)
-        chosen = [rows[a:b] for a, b in zip(first, last, strict=True)]
-        found: Ids = self._base[np.unique(np.concatenate([rows[:0], *chosen]))]
+        inside = torch.from_numpy(entities[entities < len(self._trained)])
+        rows = self._by_end.take_rows(inside)[0].columns
+        found: Ids = self._base[np.unique(rows.numpy())]
         return found

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.graph.adjacency import Adjacency, Ids
+from decentrl.graph.adjacency import Adjacency, Ids, relation_bag
 from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import entities_of, relations_of
 
@@ -54,85 +53,70 @@ class BaselineView(RelationalView):
             seen_relations=trained,
             device=device,
         )
-        edges, n_directed = plain.edges, 2 * n_relations
-        codes = edges.relations.rows * n_directed + edges.relations.columns
-        pairs, groups = torch.unique(codes, return_inverse=True)
-        rows = edges.nodes.rows + n_entities * (edges.relations.columns >= n_relations)
+        edges, n = plain.edges, 2 * n_relations
+        relations = edges.relations.columns
+        pairs, groups = torch.unique(edges.nodes.rows * n + relations, return_inverse=True)
+        rows = edges.nodes.rows + n_entities * (relations >= n_relations)
         order = torch.argsort(rows, stable=True)
-        messages = Adjacency.with_transpose(
-            rows[order], edges.edge_pair[order], 2 * n_entities, edges.pairs.n_edges
-        )
-        parts = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        columns, n_pairs = edges.edge_pair[order], edges.pairs.n_edges
         return cls(
-            **parts,
-            around=Adjacency.with_transpose(
-                pairs // n_directed, pairs % n_directed, n_entities, n_directed
-            ),
+            **{field.name: getattr(plain, field.name) for field in fields(plain)},
+            around=Adjacency.from_sorted(pairs // n, pairs % n, n_entities, n),
             groups=groups,
-            messages=messages,
+            messages=Adjacency.from_sorted(rows[order], columns, 2 * n_entities, n_pairs),
             message_edges=order,
             trained_on=trained_on,
         )
 
     @cached_property
     def informative(self) -> Tensor:
-        """How informative an edge's relation is of its entity, float32[n_edges]; see
-        :func:`informative`."""
-        n_entities, n_directed = self.around.n_rows, self.around.n_columns
-        together = implications(self.trained_on, n_entities, n_directed // 2)
-        return informative(self.around, together.to(self.groups.device))[self.groups]
+        r"""How informative an edge's relation is of its entity: float32[n_edges].
+
+        .. math::
+            \frac{\mathrm{mean}_q P(r \Rightarrow q)}
+            {\max_{r' \in R(i),\, r' \ne r} P(r' \Rightarrow r)}
+
+        :math:`P(a \Rightarrow b)` is the share of the entities with a that have b too: a relation
+        that implies what is asked for (q, by how many entities have it) is informative, one that
+        another relation of the same entity implies adds nothing.
+        """
+        around, n = self.around, self.around.n_columns
+        together = _implications(self.trained_on, around.n_rows, n // 2).to(self.groups.device)
+        counts = together.diagonal()
+        implies = together / counts.clamp(min=1)[:, None]
+        implied = (implies @ counts) / counts.sum().clamp(min=1)
+        rivals = implies.t().float().contiguous()
+        rivals.fill_diagonal_(0)
+        found, step = [counts.new_zeros(0)], max(1, CELLS // max(1, n))
+        for start in range(0, around.n_edges, step):
+            edges = slice(start, start + step)
+            rows, own = around.rows[edges], around.columns[edges]
+            first, last = int(rows[0]), int(rows[-1])
+            there = _table(around, first, last + 1)
+            highest = (there[rows - first] * rivals[own]).amax(1)
+            # Without a second relation there is nothing to be implied by.
+            highest = torch.where(highest > 0, highest.clamp(min=RAREST), 1.0)
+            found.append(implied[own] / highest)
+        return torch.cat(found).float()[self.groups]
 
 
-def implications(triples: Ids, n_entities: int, n_relations: int) -> Tensor:
+def _implications(triples: Ids, n_entities: int, n_relations: int) -> Tensor:
     """How often relations stand together around an entity: float64[n, n].
 
     Cell (a, b) of the 2 · n_relations directed ones is the number of entities with both.
     """
-    n_directed = 2 * n_relations
-    rows = np.concatenate((triples[:, 0], triples[:, 2]))
-    columns = np.concatenate((triples[:, 1], triples[:, 1] + n_relations))
-    codes = torch.from_numpy(np.unique(rows * n_directed + columns))
-    together = torch.zeros(n_directed, n_directed, dtype=torch.float64)
-    step = max(1, CELLS // n_directed)
+    bag, n = relation_bag(triples, n_entities, n_relations), 2 * n_relations
+    together = torch.zeros(n, n, dtype=torch.float64)
+    step = max(1, CELLS // max(1, n))
     for start in range(0, n_entities, step):
-        table = torch.zeros(min(step, n_entities - start), n_directed)
-        inside = codes[(codes >= start * n_directed) & (codes < (start + len(table)) * n_directed)]
-        table.view(-1)[inside - start * n_directed] = 1
+        table = _table(bag, start, min(start + step, n_entities))
         together += (table.t() @ table).double()
     return together
 
 
-def informative(around: Adjacency, together: Tensor) -> Tensor:
-    r"""How informative every relation around an entity is: float32[n_edges of ``around``].
-
-    .. math::
-        \frac{\mathrm{mean}_q P(r \Rightarrow q)}
-        {\max_{r' \in R(i),\, r' \ne r} P(r' \Rightarrow r)}
-
-    :math:`P(a \Rightarrow b)` is the share of the entities with a that have b too: a relation that
-    implies what is asked for (q, by how many entities have it) is informative, one that
-    another relation of the same entity implies adds nothing.
-
-    Args:
-        around: entity ← relation, distinct.
-        together: see :func:`implications`.
-    """
-    counts = together.diagonal()
-    implies = together / counts.clamp(min=1)[:, None]
-    implied = (implies @ counts) / counts.sum().clamp(min=1)
-    rivals = implies.t().float().contiguous()
-    rivals.fill_diagonal_(0)
-    n_directed, found = around.n_columns, []
-    step = max(1, CELLS // max(1, n_directed))
-    for start in range(0, around.n_edges, step):
-        edges = torch.arange(start, min(start + step, around.n_edges), device=rivals.device)
-        first, last = int(around.rows[edges[0]]), int(around.rows[edges[-1]])
-        inside = slice(int(around.indptr[first]), int(around.indptr[last + 1]))
-        there = torch.zeros(last - first + 1, n_directed, dtype=rivals.dtype, device=rivals.device)
-        there[around.rows[inside] - first, around.columns[inside]] = 1
-        own = around.columns[edges]
-        highest = (there[around.rows[edges] - first] * rivals[own]).amax(1)
-        # Without a second relation there is nothing to be implied by.
-        highest = torch.where(highest > 0, highest.clamp(min=RAREST), 1.0)
-        found.append(implied[own] / highest)
-    return torch.cat(found).float() if found else counts.new_zeros(0).float()
+def _table(graph: Adjacency, start: int, stop: int) -> Tensor:
+    """Some rows written out, 1 where there is an edge: float32[stop - start, n_columns]."""
+    table = torch.zeros(stop - start, graph.n_columns, device=graph.rows.device)
+    inside = slice(int(graph.indptr[start]), int(graph.indptr[stop]))
+    table[graph.rows[inside] - start, graph.columns[inside]] = 1
+    return table

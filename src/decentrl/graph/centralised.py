@@ -13,10 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decentrl.graph.adjacency import Adjacency, Ids, neighbours
+from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.hops import two_hop_neighbours
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import counterpart_triples, entities_of
+
+Floats = NDArray[np.float64]
 
 LEAST = 0.3
 """Lower bound of functionality, as in GCN-Align: without it hubs would pass on almost nothing."""
@@ -68,15 +70,14 @@ class CentralisedView:
         if counterparts:
             left, right = counterpart_triples(left, right, graph.links)
         triples = np.concatenate((left, right))
-        if functional:
-            near, values = _functional(triples, n, graph.n_relations)
-        else:
-            near = _with_self_loops(neighbours(triples, n))
-            values = np.ones(near.n_edges)
-        none = np.empty(0, np.int64)
-        far = Adjacency.from_pairs(none, none, n, n)
+        near, values = _near(triples, n, graph.n_relations)
+        if not functional:
+            values = np.ones_like(values)
+        far = near.keep_edges(near.indptr[:0])
         if two_hop:
-            far = _with_self_loops(two_hop_neighbours((left, right), n))
+            far, own = two_hop_neighbours((left, right), n), torch.arange(n)
+            ends = torch.cat((far.rows, own)), torch.cat((far.columns, own))
+            far = Adjacency.from_pairs(*ends, n, n)
         h, r, t = triples[np.lexsort((triples[:, 2], triples[:, 0]))].T
         shares = 1 / np.bincount(r, minlength=graph.n_relations)[r]
         offsets, signed = _valued(
@@ -100,26 +101,22 @@ class CentralisedView:
         return CentralisedView(*(getattr(self, f.name).to(device) for f in fields(self)))
 
 
-def functionality(
-    triples: Ids, n_relations: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def functionality(triples: Ids, n_relations: int) -> list[Floats]:
     """Functionality and inverse functionality of each relation, float64[n_relations] each.
 
     Number of distinct heads (tails) / number of triples; 1 for a relation without triples.
     """
-    r = triples[:, 1]
-    counts = np.bincount(r, minlength=n_relations)
-
-    def share(ends: Ids) -> NDArray[np.float64]:
-        distinct = np.unique(np.stack((r, ends), 1), axis=0)[:, 0]
-        found = np.bincount(distinct, minlength=n_relations) / np.maximum(counts, 1)
-        return np.where(counts > 0, found, 1.0)
-
-    return share(triples[:, 0]), share(triples[:, 2])
+    counts = np.bincount(triples[:, 1], minlength=n_relations)
+    found = []
+    for end in (0, 2):
+        relations = np.unique(triples[:, [1, end]], axis=0)[:, 0]
+        share = np.bincount(relations, minlength=n_relations) / np.maximum(counts, 1)
+        found.append(np.where(counts > 0, share, 1.0))
+    return found
 
 
-def _functional(triples: Ids, n: int, n_relations: int) -> tuple[Adjacency, NDArray[np.float64]]:
-    """GCN-Align's adjacency matrix, weighted by functionality.
+def _near(triples: Ids, n: int, n_relations: int) -> tuple[Adjacency, Floats]:
+    """One-hop neighbours and the entity itself, with GCN-Align's weights by functionality.
 
     a_ij = Σ of ifun(r) over triples (i, r, j) + Σ of fun(r) over triples (j, r, i); a_ii = 1.
     """
@@ -135,29 +132,21 @@ def _functional(triples: Ids, n: int, n_relations: int) -> tuple[Adjacency, NDAr
 
 
 def _valued(
-    rows: Ids, columns: Ids, values: NDArray[np.float64], shape: tuple[int, int]
-) -> tuple[Adjacency, NDArray[np.float64]]:
+    rows: Ids, columns: Ids, values: Floats, shape: tuple[int, int]
+) -> tuple[Adjacency, Floats]:
     """A graph with one value per edge; values of parallel edges are summed."""
     codes, which = np.unique(rows * shape[1] + columns, return_inverse=True)
     graph = Adjacency.from_pairs(codes // shape[1], codes % shape[1], *shape)
-    total = np.bincount(which.reshape(-1), weights=values, minlength=len(codes))
-    return graph, np.asarray(total, np.float64)
+    return graph, np.asarray(np.bincount(which.reshape(-1), values, len(codes)), np.float64)
 
 
-def _normalised(graph: Adjacency, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalised(graph: Adjacency, values: Floats) -> Floats:
     """Symmetrically normalised values, D^-½ A D^-½, where D holds the sums of rows."""
     rows, columns = graph.rows.numpy(), graph.columns.numpy()
     scale = np.bincount(rows, values, graph.n_rows) ** -0.5
-    result: NDArray[np.float64] = values * scale[rows] * scale[columns]
+    result: Floats = values * scale[rows] * scale[columns]
     return result
 
 
-def _with_self_loops(graph: Adjacency) -> Adjacency:
-    own = np.arange(graph.n_rows)
-    rows = np.concatenate((graph.rows.numpy(), own))
-    columns = np.concatenate((graph.columns.numpy(), own))
-    return Adjacency.from_pairs(rows, columns, graph.n_rows, graph.n_columns)
-
-
-def _floats(values: NDArray[np.float64]) -> Tensor:
+def _floats(values: Floats) -> Tensor:
     return torch.from_numpy(values).float()

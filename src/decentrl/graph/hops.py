@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from decentrl.graph.adjacency import Adjacency, Ids, unique_pairs
+from decentrl.graph.adjacency import Adjacency, Ids
 
 DROPPED = 5
 """So many of the most frequent patterns join everything to everything ("same country as")."""
@@ -25,99 +27,57 @@ class Growth(NamedTuple):
     dropped: Ids  # the patterns that training left out, [k, 2]
 
 
-class _Paths(NamedTuple):
-    """Directed paths h → x → t with h ≠ t and not adjacent."""
+def _paths(triples: Ids, n_entities: int) -> tuple[Ids, Ids, Ids]:
+    """Directed paths h → x → t with h ≠ t and not adjacent.
 
-    heads: Ids
-    tails: Ids
-    first: Ids  # the triple (h, r, x) of each
-    second: Ids  # and (x, r, t)
-
-
-def _paths(triples: Ids, n_entities: int) -> _Paths:
-    by_tail = np.argsort(triples[:, 2], kind="stable")
-    by_head = np.argsort(triples[:, 0], kind="stable")
-    middles = triples[by_tail, 2]
-    starts = np.searchsorted(triples[by_head, 0], np.arange(n_entities + 1))
-    fan_out = starts[middles + 1] - starts[middles]
-
-    place = np.repeat(np.arange(len(by_tail)), fan_out)
-    within = np.arange(len(place)) - np.repeat(np.cumsum(fan_out) - fan_out, fan_out)
-    first, second = by_tail[place], by_head[starts[middles[place]] + within]
-    heads, tails = triples[first, 0], triples[second, 2]
-
-    ends = heads * n_entities + tails
-    edges = np.unique(
-        np.concatenate(
-            (
-                triples[:, 0] * n_entities + triples[:, 2],
-                triples[:, 2] * n_entities + triples[:, 0],
-            )
-        )
-    )
-    kept = (heads != tails) & ~np.isin(ends, edges)
-    return _Paths(heads[kept], tails[kept], first[kept], second[kept])
-
-
-def _patterns(triples: Ids, paths: _Paths) -> Ids:
-    """The pair of relations of each path, as one number."""
-    return _codes(triples[paths.first, 1], triples[paths.second, 1])
-
-
-def _codes(first: Ids, second: Ids) -> Ids:
-    codes: Ids = first * 2**31 + second
-    return codes
-
-
-def frequent_patterns(triples: Ids, n_entities: int, count: int = DROPPED) -> Ids:
-    """The pairs of relations that most paths have: [count, 2], or fewer.
-
-    Ties at the cut are decided by the relations' ids, so that the graph is reproducible.
+    Returns:
+        of each path the triples (h, r, x) and (x, s, t), and its pattern, r · 2³¹ + s.
     """
-    found = _most_frequent(_patterns(triples, _paths(triples, n_entities)), count)
-    return np.stack((found // 2**31, found % 2**31), 1)
+    heads, relations, tails = triples.T
+    by_head = torch.from_numpy(np.argsort(heads, kind="stable"))
+    starting = Adjacency.from_sorted(
+        torch.from_numpy(heads)[by_head], by_head, n_entities, len(triples)
+    )
+    steps = starting.take_rows(torch.from_numpy(tails))[0]
+    first, second = steps.rows.numpy(), steps.columns.numpy()
+    ends = heads[first] * n_entities + tails[second]
+    adjacent = np.concatenate((heads * n_entities + tails, tails * n_entities + heads))
+    kept = (heads[first] != tails[second]) & ~np.isin(ends, adjacent)
+    first, second = first[kept], second[kept]
+    return first, second, relations[first] * 2**31 + relations[second]
 
 
 def _most_frequent(patterns: Ids, count: int) -> Ids:
+    """Ties at the cut are decided by the relations' ids, so that the graph is reproducible."""
     codes, counts = np.unique(patterns, return_counts=True)
     return codes[np.lexsort((codes, -counts))[:count]]
 
 
-def two_hop_pairs(
-    triples: Ids, n_entities: int, dropped_patterns: int = DROPPED, growth: Growth | None = None
-) -> tuple[Ids, Ids]:
-    """Ends (h, t) of the directed paths h → x → t of one graph, with h ≠ t and not adjacent.
-
-    A path's pattern is its pair of relations. Paths of the ``dropped_patterns`` most frequent
-    patterns are left out as uninformative.
-    """
-    paths = _paths(triples, n_entities)
-    if growth is None:
-        dropped = _most_frequent(_patterns(triples, paths), dropped_patterns)
-    else:
-        dropped = _codes(*growth.dropped.T)
-    kept = ~np.isin(_patterns(triples, paths), dropped)
-    if growth is not None:
-        through = growth.trained[triples[paths.first, 2]]
-        kept &= ~(through & growth.later[paths.first] & growth.later[paths.second])
-    return unique_pairs(paths.heads[kept], paths.tails[kept], n_entities)
+def frequent_patterns(triples: Ids, n_entities: int, count: int = DROPPED) -> Ids:
+    """The pairs of relations that most paths have: [count, 2], or fewer."""
+    found = _most_frequent(_paths(triples, n_entities)[2], count)
+    return np.stack((found // 2**31, found % 2**31), 1)
 
 
 def two_hop_neighbours(
-    graphs: tuple[Ids, ...],
-    n_entities: int,
-    dropped_patterns: int = DROPPED,
-    growth: Growth | None = None,
+    graphs: Sequence[Ids], n_entities: int, growth: Growth | None = None, count: int = DROPPED
 ) -> Adjacency:
-    """Both directions of the two-hop pairs of each graph, in one adjacency.
+    """Entities joined by a directed path h → x → t, but not adjacent: t reads h, and h reads t.
 
-    The graphs share the entity ids ``0 … n_entities - 1``; the frequent patterns are each
-    graph's own.
+    A path's pattern is its pair of relations. Paths of the ``count`` most frequent patterns of
+    each graph, or of those that ``growth`` names, are left out as uninformative. The graphs share
+    the entity ids ``0 … n_entities - 1``.
     """
-    pairs = [two_hop_pairs(triples, n_entities, dropped_patterns, growth) for triples in graphs]
-    heads = np.concatenate([pair[0] for pair in pairs])
-    tails = np.concatenate([pair[1] for pair in pairs])
-    rows, columns = unique_pairs(
-        np.concatenate((heads, tails)), np.concatenate((tails, heads)), n_entities
-    )
-    return Adjacency.from_pairs(rows, columns, n_entities, n_entities)
+    codes = []
+    for triples in graphs:
+        first, second, patterns = _paths(triples, n_entities)
+        if growth is None:
+            kept = ~np.isin(patterns, _most_frequent(patterns, count))
+        else:
+            kept = ~np.isin(patterns, growth.dropped[:, 0] * 2**31 + growth.dropped[:, 1])
+            through = growth.trained[triples[first, 2]]
+            kept &= ~(through & growth.later[first] & growth.later[second])
+        heads, tails = triples[first[kept], 0], triples[second[kept], 2]
+        codes += [heads * n_entities + tails, tails * n_entities + heads]
+    found = torch.unique(torch.from_numpy(np.concatenate(codes)))
+    return Adjacency.from_sorted(found // n_entities, found % n_entities, n_entities, n_entities)

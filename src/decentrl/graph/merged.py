@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,22 +69,24 @@ class MergedGraph:
             right=np.concatenate((self.right, right)),
         )
 
-    def with_links(self, links: Ids) -> MergedGraph:
-        """The same graphs with more training links (in merged ids)."""
-        return replace(self, links=np.concatenate((self.links, links)))
+    def _seen(self, trained_on: MergedGraph | None) -> dict[str, Any]:
+        """Masks of what was known in training, as views take them."""
+        known = (trained_on or self).triples()
+        return {
+            "seen": entities_of(known, self.n_entities),
+            "seen_relations": relations_of(known, self.n_relations),
+        }
 
     def relational_view(
         self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
     ) -> RelationalView:
         """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
-        known = (trained_on or self).triples()
         return RelationalView.build(
             self.triples(),
             self.n_entities,
             self.n_relations,
-            seen=entities_of(known, self.n_entities),
-            seen_relations=relations_of(known, self.n_relations),
             device=device,
+            **self._seen(trained_on),
         )
 
     def propagation_view(self, device: torch.device | str = "cpu") -> PropagationView:
@@ -91,22 +94,15 @@ class MergedGraph:
         return PropagationView.build(self.triples(), self.n_entities, self.n_relations, device)
 
     def view(
-        self,
-        *,
-        layers: int,
-        order: int,
-        two_hop: bool,
-        self_entity: bool,
-        counterparts: bool,
-        trained_on: MergedGraph | None = None,
+        self, *, counterparts: bool, trained_on: MergedGraph | None = None, **settings: Any
     ) -> GraphView:
-        """What the encoder reads (see :meth:`GraphView.build`).
+        """What a DAN reads; ``settings`` as for :meth:`GraphView.build`.
 
         Args:
+            counterparts: copy triples between two linked entities to the other graph.
             trained_on: the graph known in training, if this one has grown since; entities and
                 relations that it lacks are unseen.
         """
-        known = (trained_on or self).triples()
         left, right = self.left, self.right
         if counterparts:
             left, right = counterpart_triples(left, right, self.links)
@@ -114,10 +110,6 @@ class MergedGraph:
             (left, right),
             self.n_entities,
             self.n_relations,
-            layers=layers,
-            order=order,
-            two_hop=two_hop,
-            self_entity=self_entity,
-            seen=entities_of(known, self.n_entities),
-            seen_relations=relations_of(known, self.n_relations),
+            **self._seen(trained_on),
+            **settings,
         )

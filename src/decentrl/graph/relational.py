@@ -57,11 +57,11 @@ class RelationalEdges:
         n, rows, columns = edges.n_directed, edges.rows[apart], edges.columns[apart]
         relations = edges.directed_relations[apart]
         pairs, edge_pair = torch.unique(columns * n + relations, return_inverse=True)
-        nodes = Adjacency.with_transpose(rows, columns, n_entities, n_entities)
+        nodes = Adjacency.from_sorted(rows, columns, n_entities, n_entities)
         return cls(
             nodes,
-            Adjacency.with_transpose(rows, relations, n_entities, n),
-            Adjacency.with_transpose(pairs // n, pairs % n, n_entities, n),
+            nodes.reading(relations, n),
+            Adjacency.from_sorted(pairs // n, pairs % n, n_entities, n),
             edge_pair,
         )
 
@@ -71,7 +71,7 @@ class RelationalEdges:
         pairs, edge_pair = torch.unique(self.edge_pair[chosen], return_inverse=True)
         return RelationalEdges(
             nodes,
-            self.relations.take_edges(chosen, nodes),
+            nodes.reading(self.relations.columns[chosen], self.relations.n_columns),
             self.pairs.keep_edges(pairs),
             edge_pair,
         )
@@ -117,11 +117,11 @@ class RelationalView:
         every = DirectedEdges.of(triples, n_relations, device)
         edges, n = RelationalEdges.build(every, n_entities), every.n_directed
         known = trained_relations[every.directed_relations]
-        bag = torch.unique(every.rows[known] * n + every.directed_relations[known])
+        around = every.rows[known], every.directed_relations[known]
         return cls(
             edges,
             _distinct(edges.nodes, trained),
-            Adjacency.with_transpose(bag // n, bag % n, n_entities, n),
+            Adjacency.from_pairs(*around, n_entities, n, distinct=True),
             trained,
             trained_relations,
         )
@@ -134,8 +134,7 @@ class RelationalView:
 def _distinct(nodes: Adjacency, readable: Tensor) -> Adjacency:
     """The distinct neighbours of every entity that may be read."""
     n, kept = nodes.n_rows, readable[nodes.columns]
-    codes = torch.unique(nodes.rows[kept] * n + nodes.columns[kept])
-    return Adjacency.with_transpose(codes // n, codes % n, n, n)
+    return Adjacency.from_pairs(nodes.rows[kept], nodes.columns[kept], n, n, distinct=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +156,11 @@ class PropagationView:
     ) -> PropagationView:
         """Make the view of triples int64[n, 3] where it will be used."""
         edges = DirectedEdges.of(triples, n_relations, device)
-        n = edges.n_directed
-        heads = torch.unique(edges.directed_relations * n_entities + edges.rows)
-        tails = torch.unique(edges.columns * n + edges.directed_relations)
+        n, rows, columns = edges.n_directed, edges.rows, edges.columns
+        relations = edges.directed_relations
         return cls(
-            Adjacency.with_transpose(edges.rows, edges.columns, n_entities, n_entities),
-            edges.directed_relations,
-            Adjacency.with_transpose(heads // n_entities, heads % n_entities, n, n_entities),
-            Adjacency.with_transpose(tails // n, tails % n, n_entities, n),
+            Adjacency.from_sorted(rows, columns, n_entities, n_entities),
+            relations,
+            Adjacency.from_pairs(relations, rows, n, n_entities, distinct=True),
+            Adjacency.from_pairs(columns, relations, n_entities, n, distinct=True),
         )

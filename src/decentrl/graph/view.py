@@ -54,7 +54,7 @@ class GraphView:
                 (layer k reads gᵏ⁻²), 1 for separate contexts (layer k reads gᵏ⁻¹).
             residual: layers hand on what the layer before knew.
             seen: entities that have a trained input embedding; default: those in ``graphs``.
-            seen_relations: relations that have one; default: those in ``graphs``.
+            seen_relations: relations that have one; default: all.
             frozen: entities whose vectors are known already, whatever their edges are.
             growth: how two-hop neighbours are read of one graph that has grown.
         """
@@ -62,38 +62,29 @@ class GraphView:
         one = neighbours(triples, n_entities, self_entity)
         hops = [one]
         if two_hop:
-            hops.append(two_hop_neighbours(tuple(graphs), n_entities, growth=growth))
-        if seen is None:
-            seen = entities_of(triples, n_entities)
-        if seen_relations is None:
-            seen_relations = np.ones(n_relations, bool)
+            hops.append(two_hop_neighbours(graphs, n_entities, growth))
+        trained = torch.from_numpy(entities_of(triples, n_entities) if seen is None else seen)
+        bag = relation_bag(triples, n_entities, n_relations)
+        if seen_relations is not None:
+            bag = bag.keep_columns(torch.from_numpy(seen_relations).repeat(2))
 
-        first = one.keep_columns(seen)
-        there = np.zeros(n_entities, bool) if frozen is None else frozen
+        first = one.keep_columns(trained)
+        there = torch.zeros_like(trained) if frozen is None else torch.from_numpy(frozen)
         # Of g⁰, g¹, …: the entities whose vector is made of something.
-        known = [first.reached() | there]
+        known = [there | (first.degrees() > 0)]
         views = []
         for k in range(1, layers + 1):
-            readable = seen if k == 1 else known[k - order]
-            view = hops[k % len(hops)].keep_columns(readable)
-            views.append(view)
-            known.append(view.reached() | (known[-1] if residual else there))
-        bag = relation_bag(triples, n_entities, n_relations)
-        bag = bag.keep_columns(np.concatenate((seen_relations, seen_relations)))
-        return cls(first, tuple(views), bag, torch.from_numpy(seen))
+            readable = trained if k == 1 else known[k - order]
+            views.append(hops[k % len(hops)].keep_columns(readable))
+            handed_on = known[-1] if residual else there
+            known.append(handed_on | (views[-1].degrees() > 0))
+        return cls(first, tuple(views), bag, trained)
 
     def to(self, device: torch.device | str) -> GraphView:
-        moved: dict[int, Adjacency] = {}  # one-hop and two-hop graphs serve several layers
-
-        def move(graph: Adjacency) -> Adjacency:
-            return moved.setdefault(id(graph), graph.to(device))
-
-        return GraphView(
-            move(self.first),
-            tuple(move(layer) for layer in self.layers),
-            self.relations.to(device),
-            self.seen.to(device),
-        )
+        # One-hop and two-hop graphs serve several layers.
+        moved = {id(graph): graph.to(device) for graph in (self.first, *self.layers)}
+        first, *rest = (moved[id(graph)] for graph in (self.first, *self.layers))
+        return GraphView(first, tuple(rest), self.relations.to(device), self.seen.to(device))
 
 
 def entities_of(triples: Ids, n_entities: int) -> NDArray[np.bool_]:

@@ -104,7 +104,7 @@ class _EdgeDots(torch.autograd.Function):
 class _SegmentSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, graph: Adjacency) -> Tensor:
-        highest = segment_max(logits, graph)
+        highest = torch.segment_reduce(logits, "max", offsets=graph.indptr, unsafe=True)
         exponentials = (logits - highest[graph.rows]).exp_()
         totals = segment_sum(exponentials, graph)
         weights = exponentials.div_(totals[graph.rows])
@@ -124,11 +124,6 @@ class _SegmentSoftmax(torch.autograd.Function):
 def segment_sum(per_edge: Tensor, graph: Adjacency) -> Tensor:
     """Sum of each row's edges: [n_edges] → [n_rows], 0 where a row has none."""
     return torch.segment_reduce(per_edge, "sum", offsets=graph.indptr, unsafe=True)
-
-
-def segment_max(per_edge: Tensor, graph: Adjacency) -> Tensor:
-    """Largest of each row's edges: [n_edges] → [n_rows], -inf where a row has none."""
-    return torch.segment_reduce(per_edge, "max", offsets=graph.indptr, unsafe=True)
 
 
 def segment_softmax(logits: Tensor, graph: Adjacency, kept: Tensor | None = None) -> Tensor:
@@ -200,19 +195,15 @@ def pool(values: Tensor, graph: Adjacency, how: str = "mean", kept: Tensor | Non
     Args:
         kept: bool[n_edges], the edges that count (not for the maximum); all by default.
     """
-    if kept is not None and how != "max":
-        weights = kept.to(values.dtype)
-        if how == "mean":
-            weights = weights / segment_sum(weights, graph).clamp(min=1)[graph.rows]
-        return weighted_sum(weights, values, graph)
     if how == "max":
         assert kept is None
         return F.embedding_bag(
             graph.columns, values, graph.indptr, mode="max", include_last_offset=True
         )
-    weights = torch.ones(graph.n_edges, dtype=values.dtype, device=values.device)
+    weights = values.new_ones(graph.n_edges) if kept is None else kept.to(values.dtype)
     if how == "mean":
-        weights = weights / graph.degrees()[graph.rows]
+        counts = graph.degrees() if kept is None else segment_sum(weights, graph).clamp(min=1)
+        weights = weights / counts[graph.rows]
     return weighted_sum(weights, values, graph)
 
 

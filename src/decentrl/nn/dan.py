@@ -192,8 +192,15 @@ class DAN(nn.Module):
         outputs: list[Tensor] = []
 
         def finish(g: Tensor) -> None:
-            g = self._finish(len(outputs), g, outputs, relations, view)
-            outputs.append(g if frozen is None else frozen.put(len(outputs), g))
+            """What every layer does to the neighbours' sum: relations, residual, normalisation."""
+            k = len(outputs)
+            if relations is not None:
+                g = self.relations[k](g, relations, view.relations)
+            if self.residual and outputs:
+                g = g + outputs[0] if relations is None else g.add_(outputs[0])
+                g = g.add_(outputs[-1])
+            g = self.output_norms[k](g)
+            outputs.append(g if frozen is None else frozen.put(k, g))
 
         finish(self._context(0, keys, view.first, kept))
         query = outputs[0]
@@ -210,20 +217,3 @@ class DAN(nn.Module):
         pooled = pool(vectors, graph, self.first, kept)
         context: Tensor = self.context_norms[k](self.contexts[k](pooled))
         return context
-
-    def _finish(
-        self,
-        k: int,
-        g: Tensor,
-        earlier: list[Tensor],
-        relations: Tensor | None,
-        view: GraphView,
-    ) -> Tensor:
-        """What every layer does to the neighbours' sum: relations, residual, normalisation."""
-        if relations is not None:
-            g = self.relations[k](g, relations, view.relations)
-        if self.residual and earlier:
-            g = g + earlier[0] if relations is None else g.add_(earlier[0])
-            g = g.add_(earlier[-1])
-        finished: Tensor = self.output_norms[k](g)
-        return finished

@@ -50,32 +50,6 @@ class Decoder(nn.Module):
         """Of every question, [b]: needed for scores, not for ranks."""
         return None
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        """[b, dim] each → [b, relation_dim]: its product with r, plus :meth:`relation_bias`, is
-        the score up to a constant. So the relation can be asked for too."""
-        raise NotImplementedError
-
-    def relation_bias(self) -> Tensor | None:
-        """Of every relation, [2 · n_relations]; None if there is none."""
-        return None
-
-    def moduli(self, vectors: Tensor) -> Tensor:
-        """What an N3 penalty cubes: absolute values."""
-        return vectors.abs()
-
-    def relation_moduli(self) -> Tensor:
-        """The same of the relations."""
-        return self.moduli(self.relations)
-
-    def score_all(self, heads: Tensor, relations: Tensor, vectors: Tensor) -> Tensor:
-        """Scores of all answers: h [b, dim], int64[b], [n, dim] → [b, n]."""
-        queries = self.query(heads, relations)
-        scores = queries @ vectors.t()
-        for extra, dim in ((self.bias(vectors), 0), (self.constant(queries), 1)):
-            if extra is not None:
-                scores = scores + extra.unsqueeze(dim)
-        return scores
-
     def score(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Scores of triples: [b, dim], int64[b], [b, dim] → [b]."""
         queries = self.query(heads, relations)
@@ -87,9 +61,15 @@ class Decoder(nn.Module):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Scores of all relations between h and t, up to a constant: → [b, 2 · n_relations]."""
-        scores = self.relation_query(heads, tails) @ self.relations.t()
-        bias = self.relation_bias()
-        return scores if bias is None else scores + bias
+        raise NotImplementedError
+
+    def moduli(self, vectors: Tensor) -> Tensor:
+        """What an N3 penalty cubes: absolute values."""
+        return vectors.abs()
+
+    def relation_moduli(self) -> Tensor:
+        """The same of the relations."""
+        return self.moduli(self.relations)
 
 
 class _Distance(Decoder):
@@ -115,11 +95,8 @@ class TransE(_Distance):
     def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
         return heads + relations
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        return 2 * (tails - heads)
-
-    def relation_bias(self) -> Tensor:
-        return -self.relations.square().sum(-1)
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return 2 * (tails - heads) @ self.relations.t() - self.relations.square().sum(-1)
 
 
 class DistMult(Decoder):
@@ -128,8 +105,8 @@ class DistMult(Decoder):
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         return heads * relations
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        return heads * tails
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return heads * tails @ self.relations.t()
 
 
 class _Complex(Decoder):
@@ -146,29 +123,26 @@ class ComplEx(_Complex):
     def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
         return _times(heads, relations)
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        return _times(_conjugate(heads), tails)
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        return _times(_conjugate(heads), tails) @ self.relations.t()
 
 
 class RotatE(_Complex, _Distance):
     """-|h · e^{iθ} - t|²: a relation turns each complex coordinate by an angle."""
 
-    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
+    def __init__(self, n_relations: int, dim: int) -> None:
         super().__init__(n_relations, dim, dim // 2)
         nn.init.uniform_(self.relations, -math.pi, math.pi)
 
     def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
         return _times(heads, torch.cat((relations.cos(), relations.sin()), -1))
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
-        return 2 * _times(_conjugate(heads), tails)
-
     def relation_moduli(self) -> Tensor:
         return torch.ones_like(self.relations)  # a turn changes no length
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         turns = torch.cat((self.relations.cos(), self.relations.sin()), -1)
-        return self.relation_query(heads, tails) @ turns.t()
+        return 2 * _times(_conjugate(heads), tails) @ turns.t()
 
 
 class TuckER(Decoder):
@@ -220,11 +194,11 @@ class TuckER(Decoder):
         finished: Tensor = self.result_dropout(self.result_norm(result))
         return finished
 
-    def relation_query(self, heads: Tensor, tails: Tensor) -> Tensor:
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         heads = self.head_norm(heads)
         if isinstance(self.result_norm, BatchNorm):  # all but its slope is a constant of the answer
             tails = tails * self.result_norm.slope()
-        return torch.einsum("bi,kij,bj->bk", heads, self.core, tails)
+        return torch.einsum("bi,kij,bj->bk", heads, self.core, tails) @ self.relations.t()
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -251,8 +225,8 @@ class ConvE(Decoder):
 
     CHANNELS = 32
 
-    def __init__(self, n_relations: int, dim: int, relation_dim: int | None = None) -> None:
-        super().__init__(n_relations, dim, dim)
+    def __init__(self, n_relations: int, dim: int) -> None:
+        super().__init__(n_relations, dim)
         self.height = next(k for k in range(int(dim**0.5), 0, -1) if dim % k == 0)
         self.width = dim // self.height
         self.image_norm = nn.BatchNorm2d(1)

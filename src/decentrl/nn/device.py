@@ -29,16 +29,12 @@ def pick_device(device: str | int | torch.device = "auto") -> torch.device:
             raise ConfigError("there is no CUDA device here; use --device cpu")
         if (found.index or 0) >= (n := torch.cuda.device_count()):
             raise ConfigError(f"there is no device {found} here; use cuda:0 to cuda:{n - 1}")
-    elif not _can_hold_tensors(found):
-        raise ConfigError(f"the device {found} cannot be used here; use --device cpu")
-    return found
-
-
-def _can_hold_tensors(device: torch.device) -> bool:
+        return found
     try:
-        return bool(torch.zeros(1, device=device).item() == 0)
+        torch.zeros(1, device=found).item()  # some devices have a name but hold no tensors
     except (RuntimeError, NotImplementedError, AssertionError, ImportError):
-        return False
+        raise ConfigError(f"the device {found} cannot be used here; use --device cpu") from None
+    return found
 
 
 def cuda_devices(device: torch.device) -> list[int]:

@@ -7,15 +7,12 @@ Nothing of an entity's own enters, so one that arrives later has its features at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.relational import PropagationView
-from decentrl.nn.aggregate import weighted_sum
+from decentrl.nn.aggregate import pool, weighted_sum
 from decentrl.nn.frozen_states import FrozenStates
 
 
@@ -56,7 +53,7 @@ class SeedPropagation:
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
         for _ in range(rounds):
             steps.append(_moved(steps[-1], relations[-1], view))
-            relations.append(_sum_of(steps[-2], view))
+            relations.append(F.normalize(pool(steps[-2], view.heads, "sum"), dim=-1))
         # Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim] and [2 · n_relations, …].
         self.entities = F.normalize(torch.cat(steps, -1), dim=-1)
         self.relations = torch.cat(relations, -1)
@@ -137,55 +134,34 @@ class GrownPropagation:
 
     def features(
         self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         """As :meth:`SeedPropagation.features`, of the entities ``new``, bool[n], alone.
 
         There all edges are gone over once for each coordinate; here they are few, and gone over
         once, some at a time.
+
+        Returns:
+            the features, and how much every edge brings to them: [n_edges], 0 for others.
         """
-        out = entities.new_zeros(len(entities), self.projection.shape[1])
-        for edges, parts in self._parts(view, entities, new, directed):
-            out.index_add_(0, view.edges.rows[edges], parts)
-        return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
-
-    def lengths(
-        self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
-    ) -> Tensor:
-        """How much every edge brings to the features of ``new``: [n_edges], 0 for others."""
-        found = entities.new_zeros(view.edges.n_edges)
-        for edges, parts in self._parts(view, entities, new, directed):
-            found[edges] = parts.norm(dim=1)
-        return found
-
-    def _parts(
-        self, view: PropagationView, entities: Tensor, new: Tensor, directed: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Some edges, int64[k], and what each brings, [k, relation_dim · width]."""
-        values: Tensor = entities @ self.projection
-        every = new[view.edges.rows].nonzero()[:, 0]
-        for edges in every.tensor_split(1 + view.edges.n_edges // 1024):
+        graph, values = view.edges, entities @ self.projection
+        out, lengths = torch.zeros_like(values), values.new_zeros(graph.n_edges)
+        every = new[graph.rows].nonzero()[:, 0]
+        for edges in every.tensor_split(1 + graph.n_edges // 1024):
             weights = self.by_relation[directed[view.directed_relations[edges]]][:, :, None]
-            parts = values[view.edges.columns[edges]].view(
-                len(edges), self.by_relation.shape[1], self.width
-            )
-            yield edges, (weights * parts).flatten(1)
+            parts = values[graph.columns[edges]].view(*weights.shape[:2], self.width)
+            parts = (weights * parts).flatten(1)
+            out.index_add_(0, graph.rows[edges], parts)
+            lengths[edges] = parts.norm(dim=1)
+        return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12)), lengths
 
 
 def _moved(entities: Tensor, relations: Tensor, view: PropagationView) -> Tensor:
     """One round further: E from E and R of the round before."""
     degrees = view.edges.degrees()[:, None].to(entities.dtype)
-    moved = weighted_sum(_ones(view.edges, entities), entities, view.edges)
+    moved = pool(entities, view.edges, "sum")
     moved += 2 * degrees * entities
-    moved += weighted_sum(_ones(view.tails, entities), relations, view.tails)
+    moved += pool(relations, view.tails, "sum")
     return F.normalize(moved, dim=-1)
-
-
-def _sum_of(entities: Tensor, view: PropagationView) -> Tensor:
-    return F.normalize(weighted_sum(_ones(view.heads, entities), entities, view.heads), dim=-1)
-
-
-def _ones(graph: Adjacency, like: Tensor) -> Tensor:
-    return like.new_ones(graph.n_edges)
 
 
 def same_relations(features: Tensor, n_left: int, threshold: float) -> Tensor:

@@ -75,13 +75,13 @@ class SeedView(View):
     def newcomers(self, part: Part) -> Rows:
         grown, view, relations = self._grown(part), part.propagation_view(), part.few_relations[1]
         entities = grown.entities(view, part.frozen(part.memory(ENTITIES), 1), relations)
-        vectors = grown.features(view, entities, part.new, relations)
+        vectors, _ = grown.features(view, entities, part.new, relations)
         return Rows(vectors, {ENTITIES: entities})
 
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """Seeds are summed up, not attended to: an edge counts by how much it contributes."""
         view, relations = part.propagation_view(), part.few_relations[1]
-        lengths = self._grown(part).lengths(view, rows.memory[ENTITIES], part.new, relations)
+        _, lengths = self._grown(part).features(view, rows.memory[ENTITIES], part.new, relations)
         edges = view.edges
         total = torch.zeros(len(part.new), device=part.device).index_add_(0, edges.rows, lengths)
         share = lengths / total.clamp(min=1e-12)[edges.rows]

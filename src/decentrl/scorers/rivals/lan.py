@@ -27,8 +27,8 @@ class LAN(RivalEncoder):
         \quad \alpha^{attention} = \mathrm{softmax}(u^\top \tanh(W T_r(e_j)))
 
     The logic weights are how informative a relation is of an entity
-    (:func:`~decentrl.graph.baselines.informative`); an entity's sum to 1. Nothing of the entity
-    itself enters, and neighbours that training never saw are left out.
+    (:attr:`.BaselineView.informative`); an entity's sum to 1. Nothing of the entity itself enters,
+    and neighbours that training never saw are left out.
 
     The paper weighs with the relation of the question too, which makes another vector of an
     entity for each one. Here an entity has one vector for all questions, or else nothing could be

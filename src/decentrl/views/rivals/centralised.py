@@ -100,7 +100,7 @@ class CentralisedModel(View):
         pairs = pairs[:, torch.argsort(pairs[0], stable=True)]
         return contrastive_alignment_loss(
             (first * second).sum(-1),
-            joined_dots(parts, Adjacency.with_transpose(pairs[0], pairs[1], n, n)),
+            joined_dots(parts, Adjacency.from_sorted(pairs[0], pairs[1], n, n)),
             margin=self.margin,
         )
 
