@@ -124,7 +124,7 @@ def test_wrong_questions_are_told(run: Path) -> None:
 
 
 def index(model: GrowingModel) -> FaissIndex:
-    return model.indexes.faiss(model.growing, "left")
+    return model.indexes.faiss("left")
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
@@ -131,7 +129,7 @@ def _weights(
         by_neighbour.setdefault(edge[0], []).append(edge)
         by_relation.setdefault(edge[1:], []).append(edge)
     total = dict.fromkeys(edges, 0.0)
-    for attention in growing.attention(graph, part):
+    for attention in model.attentions(growing.part(graph, part)):
         mine = attention.rows == own
         columns, kinds = attention.columns[mine].tolist(), attention.relations[mine].tolist()
         for neighbour, kind, weight in zip(
@@ -162,12 +160,6 @@ def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour
     """Distance by which the vector moves without a neighbour: 1 - cos."""
     apart = (part.triples[:, [0, 2]] != neighbour).all(axis=1)
     fewer = replace(part, triples=part.triples[apart], later=part.later[apart])
-    with_it, without = (_vector(growing, graph, p) for p in (part, fewer))
+    made = [growing.model.rows(growing.part(graph, hood)) for hood in (part, fewer)]
+    with_it, without = (growing.model.split(rows)[VECTORS][0].double() for rows in made)
     return 1 - F.cosine_similarity(with_it, without, dim=0).item()
-
-
-def _vector(growing: Growing, graph: GrowingGraph, part: Neighbourhood) -> Tensor:
-    """The vector computed from a neighbourhood, float64[d]."""
-    rows = growing.make(graph, part)
-    vector: Tensor = growing.model.split(rows)[VECTORS][0].to(torch.float64)
-    return vector
