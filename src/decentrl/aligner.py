@@ -103,16 +103,13 @@ class Aligner(GrowingModel[AlignmentState]):
             run: folder for ``metrics.jsonl`` and checkpoints.
             resume: go on from the checkpoint in ``run``.
             on_epoch: called with each epoch's row of metrics.
-            start: begin with what another aligner has learned; see :meth:`refit`.
-            share: of the epochs of the settings.
+            start, share: another aligner to go on from, with this share of the epochs.
         """
         started = time.perf_counter()
         task = as_alignment_task(left, right, links, test_links, valid_links)
-        held_out = self.config.training.valid
-        if held_out and not len(task.valid):
-            task = task.hold_out(held_out, self.config.seed, into="valid")
+        if self.config.training.valid and not len(task.valid):
+            task = task.hold_out(self.config.training.valid, self.config.seed, into="valid")
         self.seconds["read"] = time.perf_counter() - started
-
         started = time.perf_counter()
         known, now = merged_graphs(task)
         context = TrainingContext(
@@ -132,8 +129,8 @@ class Aligner(GrowingModel[AlignmentState]):
         ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
         self._swap(AlignmentState.from_fitted(self.config, self.device, task, fitted))
-        self.history, self.rounds = fitted.history, fitted.rounds
-        self.chosen_rounds = fitted.chosen
+        self.history = fitted.history
+        self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
         self.seconds["train"] = time.perf_counter() - started
         return self
 
@@ -169,60 +166,47 @@ class Aligner(GrowingModel[AlignmentState]):
         Candidates are the entities of the other graph that no known link has taken. If an asked
         entity is in a known link itself, its counterpart is a candidate too.
 
-        All entities are matched together. What that has found out is kept, also by :meth:`save`,
-        so that later questions about some of them, or about new ones, take one pass over the
-        candidates.
+        All entities are matched together. The potentials are kept, also by :meth:`save`: later
+        questions about some entities take one pass over the candidates.
 
         Args:
             entities: labels of ``side``.
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
             assign: ``nearest`` gives each entity its best; ``mutual`` only pairs that are each
-                other's best; ``one-to-one`` uses every entity at most once, best pairs first
-                (among each one's 50 best; who finds these taken has none).
+                other's best; ``one-to-one`` uses every entity at most once, best pairs first,
+                among the 50 best of each entity.
             min_confidence: entities whose best match is less sure have none. ``fitted`` is the
                 value that was best on the validation links.
-            ann: look for candidates in an approximate index (FAISS) of each graph, which is built
-                at the first such question. It may miss some; the score of an entity that is new,
-                or in a known link, is by the candidates that were found, and so approximate.
+            ann: search in an approximate index (FAISS) of each graph, built at the first such
+                question. It may miss candidates, so scores of new or linked entities may differ.
         Returns:
             table with the columns left, right, rank (1 is best), score and confidence: how likely
             the match is right, null where it was not learned (that takes validation links, the
-            configured matcher and rank 1). An entity without a match has a null counterpart; so
-            has one without a vector, which is no match of others either.
+            configured matcher and rank 1). An entity without a match has a null counterpart.
         """
         check_question(top, assign)
         self._side(side)
         matcher = self._matcher(matcher)
-        own, other = (self.growing.sides[name].entities for name in (side, OTHER[side]))
+        own, other = (self.growing.sides[name] for name in (side, OTHER[side]))
         if entities is None:
             listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
         else:
-            listed = own.ids(entities)
-        there = self.growing.sides[side].has_vector().numpy()[listed]
+            listed = own.entities.ids(entities)
+        there = own.has_vector().numpy()[listed]
         confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
-        mine, theirs, pairs, cosines = self._matching.pairs(
-            side,
-            None if entities is None else listed[there],
-            matcher,
-            assign,
-            top=top,
-            rivals=confidence is not None,
-            ann=ann,
+        asked = None if entities is None else listed[there]
+        least = threshold_of(min_confidence, confidence)
+        mine, theirs, *pairs = self._matching.pairs(
+            side, asked, matcher, assign, top=top, rivals=confidence is not None, ann=ann
         )
-        answers = answer(
-            pairs,
-            cosines,
-            top=min(top, max(1, len(theirs))),
-            assign=assign,
-            confidence=confidence,
-            threshold=threshold_of(min_confidence, confidence),
-        ).spread(np.searchsorted(mine, listed[there]), there)
-        columns = answers.columns.numpy()
-        counterparts = np.array([*other.take(theirs), None], object)[columns]
-        labels = np.array(own.take(listed), object)
-        table = matches_table(labels, counterparts, answers, swapped=side == "right")
-        return ResultTable(table)
+        kept = min(top, max(1, len(theirs)))
+        answers = answer(*pairs, top=kept, assign=assign, confidence=confidence, threshold=least)
+        answers = answers.spread(np.searchsorted(mine, listed[there]), there)
+        names = np.array([*other.entities.take(theirs), None], object)
+        counterparts = names[answers.columns.numpy()]
+        labels = np.array(own.entities.take(listed), object)
+        return ResultTable(matches_table(labels, counterparts, answers, swapped=side == "right"))
 
     def _matcher(self, name: str | None) -> str:
         name = name or self.config.matching.matcher

@@ -155,7 +155,7 @@ class Predictor(GrowingModel[PredictionState]):
         def make() -> Completion:
             splits, model = self._splits, self.learned.model
             if model.table is not None and len(model.table) < splits.n_entities:
-                model = self.learned.grown_model(self.task)
+                model = self.learned.grown(self.growing).model
             return Completion(model, self.vectors(), splits, self.learned.confidence)
 
         return self._once("completion", make)
@@ -193,12 +193,11 @@ class Predictor(GrowingModel[PredictionState]):
         for query in queries:
             if sum(part is None for part in query) != 1:
                 raise ConfigError("leave out exactly one of head, relation and tail to ask for it")
-        for_entities = [i for i, (_, r, _) in enumerate(queries) if r is not None]
-        for_relations = [i for i, (_, r, _) in enumerate(queries) if r is None]
         found: dict[int, list[Answer]] = {}
-        for chosen, ask in ((for_entities, self._entities), (for_relations, self._relations)):
+        for relations in (False, True):
+            chosen = [i for i, (_, r, _) in enumerate(queries) if (r is None) == relations]
             if chosen:
-                answers = ask([queries[i] for i in chosen], top, known)
+                answers = self._answers([queries[i] for i in chosen], top, known)
                 found.update(zip(chosen, answers, strict=True))
         rows = [
             self._completed(query, answer) | {"rank": place}
@@ -208,18 +207,17 @@ class Predictor(GrowingModel[PredictionState]):
         said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
         return ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said]))
 
-    def _entities(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
-        graph = self.task.graph
-        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)
-        kinds = graph.relations.ids(r for _, r, _ in queries)
-        kinds = kinds + len(graph.relations) * np.array([h is None for h, _, _ in queries])
-        return self._completion.entities(given, kinds, self._splits.every, top, known)
-
-    def _relations(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
-        entities = self.task.graph.entities
-        heads = entities.ids(h for h, _, _ in queries)
-        tails = entities.ids(t for _, _, t in queries)
-        return self._completion.relations(heads, tails, self._splits.every, top, known)
+    def _answers(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
+        """Answers to questions that all ask for relations, or all for entities."""
+        graph, every = self.task.graph, self._splits.every
+        heads, relations, tails = zip(*queries, strict=True)
+        if relations[0] is None:
+            ids = graph.entities.ids(heads), graph.entities.ids(tails)
+            return self._completion.relations(*ids, every, top, known)
+        given = graph.entities.ids(t if h is None else h for h, _, t in queries)
+        inverse = len(graph.relations) * np.array([head is None for head in heads])
+        kinds = graph.relations.ids(relations) + inverse
+        return self._completion.entities(given, kinds, every, top, known)
 
     def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:
         """The triple with the answer in its place, and what is said of the answer."""

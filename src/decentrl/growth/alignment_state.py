@@ -135,7 +135,9 @@ class AlignmentState(Learned):
 
     # With all that was added
 
-    def _grown_task(self, growing: Growing) -> AlignmentTask:
+    def grown_task(self, growing: Growing) -> AlignmentTask:
+        if not growing.changed:
+            return self.task
         left, right = (growing.sides[side] for side in SIDES)
         unknown = self.task.unknown
         if unknown is None:
@@ -145,7 +147,8 @@ class AlignmentState(Learned):
             self.task, left=left.graph, right=right.graph, auxiliary=later, unknown=unknown
         )
 
-    def _grown_to(self, task: AlignmentTask) -> Self:
+    def grown(self, growing: Growing) -> Self:
+        task = self.grown_task(growing)
         return replace(self, task=task, weights=self._grown_weights(task))
 
     def refreshed(self, growing: Growing) -> Self:

@@ -86,11 +86,10 @@ class GrowingGraph:
         The same object until the graph changes.
         """
         if self._has_vector is None:
-            trained, width = self._trained_has_vector, self.trained.vectors.shape[1]
+            trained, later = self._trained_has_vector, np.array(list(self.rows), np.int64)
             mask = torch.zeros(len(self.entities), dtype=torch.bool)
             mask[: len(trained)] = trained
-            for i, row in self.rows.items():
-                mask[i] = bool(row[:width].any())
+            mask[later] = self.take_vectors(later).any(1).cpu()
             self._has_vector = mask
         return self._has_vector
 

@@ -95,12 +95,12 @@ class Learned(ABC):
         """What makes rows of new entities."""
 
     @abstractmethod
-    def _grown_task(self, growing: Growing) -> Any:
+    def grown_task(self, growing: Growing) -> Any:
         """The task with all that was added to its graphs."""
 
     @abstractmethod
-    def _grown_to(self, task: Any) -> Self:
-        """The same, with a task that has more entities; vectors are still those of before."""
+    def grown(self, growing: Growing) -> Self:
+        """The same, with that task and room for all entities in it, but the vectors of before."""
 
     @abstractmethod
     def settled_task(self, task: Any, links: Source | None = None) -> Any:
@@ -185,10 +185,6 @@ class Learned(ABC):
             shift += len(graph.relations)
         return found
 
-    def grown_task(self, growing: Growing) -> Any:
-        """The task with all that was added to its graphs."""
-        return self._grown_task(growing) if growing.changed else self.task
-
     def compacted(self, growing: Growing) -> Self:
         """The state in which all that was added is part of what was trained."""
         memory = dict(self.shared)
@@ -196,13 +192,13 @@ class Learned(ABC):
             rows = graph.memory(growing.model)
             memory |= {_start(side) + name: tensor for name, tensor in rows.items()}
         return replace(
-            self._grown_to(self.grown_task(growing)),
+            self.grown(growing),
             vectors={side: graph.vectors for side, graph in growing.sides.items()},
             stored=memory,
         )
 
     def refreshed(self, growing: Growing) -> Self:
         """The state in which everything is encoded anew; every vector may change."""
-        grown = replace(self._grown_to(self.grown_task(growing)), stored=None)
+        grown = replace(self.grown(growing), stored=None)
         vectors, memory = grown.encoded()
         return replace(grown, vectors=vectors, stored=memory)

@@ -102,7 +102,9 @@ class PredictionState(Learned):
 
     # With all that was added
 
-    def _grown_task(self, growing: Growing) -> GraphTask:
+    def grown_task(self, growing: Growing) -> GraphTask:
+        if not growing.changed:
+            return self.task
         side = growing.sides[SIDE]
         new = side.arrivals.new_entities()
         if self.task.new_entities is not None:
@@ -111,14 +113,11 @@ class PredictionState(Learned):
             self.task, graph=side.graph, auxiliary=side.arrivals.triples, new_entities=new
         )
 
-    def _grown_to(self, task: GraphTask) -> Self:
-        return replace(self, task=task, model=self.grown_model(task))
-
-    def grown_model(self, task: GraphTask) -> PredictionModel:
-        """The model with room for more entities."""
+    def grown(self, growing: Growing) -> Self:
+        task = self.grown_task(growing)
         model = _new_model(self.config, task, self.device)
         model.load_state_dict(self.weights_for(model))
-        return model
+        return replace(self, task=task, model=model)
 
     # To train again
 
