@@ -51,7 +51,7 @@ class AlignmentState(Learned):
     config: Config
     task: AlignmentTask
     weights: Mapping[str, Tensor]
-    found: Ids = field(default_factory=NO_LINKS.copy)
+    found: Ids
     sureness: Mapping[str, Tensor] = field(default_factory=dict)
     potentials: Mapping[str, Tensor] = field(default_factory=dict)
 

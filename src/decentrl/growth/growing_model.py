@@ -97,7 +97,8 @@ class GrowingModel(KeptModel[L]):
         if side is None:
             return next(iter(sides))
         if side not in sides:
-            raise ConfigError(f"no side {side!r}; there are: {', '.join(sides) or 'none'}")
+            names = f"there are: {', '.join(sides)}" if len(sides) > 1 else "there is one graph"
+            raise ConfigError(f"no side {side!r}; {names}")
         return side
 
     # Growing

@@ -93,9 +93,11 @@ class KeptModel(ABC, Generic[L]):
         """What it learned from, with all that was added."""
         return self._once("task", lambda: self.learned.grown_task(self.growing))
 
-    def _swap(self, learned: L, past: Sequence[Addition] = (), **place: Any) -> None:
+    def _swap(
+        self, learned: L, store: Store | None = None, past: Sequence[Addition] = (), **place: Any
+    ) -> None:
         """Let a new state take the place of the old one."""
-        growing = Growing(learned.sides(), learned.newcomers, None, past)
+        growing = Growing(learned.sides(), learned.newcomers, store, past)
         self._state = State(learned, growing, **place)
         self._derived = {}
 
@@ -129,7 +131,7 @@ class KeptModel(ABC, Generic[L]):
         state, store = self.state, self.growing.store
         if store is None:
             past = [replace(a, folded=True) for a in self.growing.log()]
-            self._swap(learned, past, place=state.place)
+            self._swap(learned, past=past, place=state.place)
             return
         assert state.place is not None
         run = state.place
@@ -222,8 +224,7 @@ class KeptModel(ABC, Generic[L]):
                 raise BundleError(
                     f"{opened.folder}: this bundle was replaced just now; load it again"
                 )
-            growing = Growing(learned.sides(), learned.newcomers, store)
-            model._state = State(learned, growing, place, durable)
+            model._swap(learned, store, place=place, durable=durable)
         except BaseException:
             store.close()
             raise
