@@ -536,7 +536,7 @@ def test_one_is_answered_as_among_all(
 ) -> None:
     settings = ("model.dim=16", "training.valid=0.4", f"matching.matcher={matcher}")
     aligner = Aligner.from_preset("tiny", *settings, device="cpu").fit(task)
-    cosine = aligner._candidates._unlinked(side, None)[2]
+    cosine = aligner._matching._score_unlinked(side, "cosine")[2]
     pairs = best_pairs(cosine, matcher, aligner.config.matching)
     every = answer(*pairs, confidence=aligner.learned.confidence)
     table = aligner.match(side=side)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from decentrl.config import PredictionConfig
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
@@ -28,17 +24,11 @@ from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.frequency import frequency_scores
 from decentrl.evaluation.groups import answer_metrics, metrics_by_group
 from decentrl.graph.splits import Splits
-from decentrl.growth.drift import Drift
-from decentrl.growth.explanation import Reason
-from decentrl.growth.growing_graph import NewTriples
-from decentrl.growth.growing_model import REFIT, GrowingModel
-from decentrl.growth.prediction_state import SIDE, PredictionState, splits_of, view_of
-from decentrl.matching.confidence import Confidence
+from decentrl.growth.growing_model import GrowingModel
+from decentrl.growth.prediction_state import PredictionState, known_valid, splits_of, view_of
 from decentrl.nn.device import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
 from decentrl.scorers.model import PredictionModel
-from decentrl.storage.additions import Addition
-from decentrl.storage.bundle import Bundle
 from decentrl.training.loop import Row, train
 from decentrl.training.prediction import PredictionObjective
 from decentrl.training.progress import progress_bar
@@ -64,12 +54,8 @@ class Predictor(GrowingModel[PredictionState]):
     """
 
     kind = "predictor"
+    learned_type = PredictionState
     unit_vectors = False
-
-    def __init__(self, config: PredictionConfig, device: str | torch.device = "auto") -> None:
-        super().__init__(config, device)
-        self.history: list[Row] = []
-        self.seconds: dict[str, float] = {}
 
     @classmethod
     def from_preset(
@@ -79,11 +65,11 @@ class Predictor(GrowingModel[PredictionState]):
         decoder: str = "",
         seed: int = 0,
         device: str | torch.device = "auto",
-    ) -> Predictor:
+    ) -> Self:
         """``Predictor.from_preset("paper", "model.dim=128", decoder="transe", seed=1)``."""
         if decoder:
             settings = (f"decoder.name={decoder}", *settings)
-        return cls(PredictionConfig.from_preset(name, settings, seed), device)
+        return super().from_preset(name, *settings, seed=seed, device=device)
 
     # Learning
 
@@ -97,9 +83,9 @@ class Predictor(GrowingModel[PredictionState]):
         run: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Row], None] | None = None,
-        start: Predictor | None = None,
+        start: Self | None = None,
         share: float = 1.0,
-    ) -> Predictor:
+    ) -> Self:
         """Train on a graph, a file of triples, or a ready task.
 
         If training fails, the predictor stays as it was.
@@ -122,136 +108,38 @@ class Predictor(GrowingModel[PredictionState]):
         task = as_graph_task(source, held_out, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
-        splits = splits_of(task)
-        known_valid = splits.valid[splits.seen[splits.valid[:, [0, 2]]].all(axis=1)]
-        with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            torch.manual_seed(self.config.seed)
-            sizes = splits.n_entities, splits.n_relations
-            model = PredictionModel(*sizes, self.config).to(self.device)
-            if start is not None:
-                model.load_state_dict(start.learned.warm_weights(model))
-            objective = PredictionObjective(
-                model,
-                splits.train,
-                view_of(model, splits.train, task, self.device),
-                self.config,
-                known_valid,
-                splits.queries(splits.train, known_valid),
-                splits.n_relations,
+        training = self.config.with_epochs(share).training
+        with (
+            progress_bar(training.epochs, progress=progress, on_epoch=on_epoch) as shown,
+            torch.random.fork_rng(devices=cuda_devices(self.device)),
+        ):
+            objective = self._objective(task, start)
+            history = train(
+                objective,
+                training,
                 self.config.seed,
+                validate=objective.validate,
+                run=None if run is None else Path(run),
+                resume=resume,
+                on_epoch=shown,
             )
-            training = self.config.with_epochs(share).training
-            bar = progress_bar(training.epochs, progress=progress, on_epoch=on_epoch)
-            with bar as shown:
-                history = train(
-                    objective,
-                    training,
-                    self.config.seed,
-                    validate=objective.validate,
-                    run=None if run is None else Path(run),
-                    resume=resume,
-                    on_epoch=shown,
-                )
-        confidence = self._calibrate(model, task, splits, known_valid)
-        self._swap(PredictionState(self.config, self.device, task, model, confidence))
+        self._swap(PredictionState.from_model(self.config, self.device, task, objective.model))
         self.history = history
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _calibrate(
-        self, model: PredictionModel, task: GraphTask, splits: Splits, valid: Ids
-    ) -> Confidence | None:
-        """Probabilities from the validation triples, over the graph as it was while training."""
-        if not len(valid):
-            return None
-        then = replace(splits, later=splits.later[:0])
-        vectors = model.embed(view_of(model, then.now, task, self.device))
-        completion = Completion(model, vectors, then)
-        return completion.calibrated(then.queries(valid), then.known)
-
-    def refit(
-        self,
-        *,
-        share: float = REFIT,
-        run: str | PathLike[str] | None = None,
-        resume: bool = False,
-        on_epoch: Callable[[Row], None] | None = None,
-    ) -> Predictor:
-        """Train again on all that is there now, starting from what was learned.
-
-        Args:
-            share: of the epochs that a training from scratch has.
-            run, resume, on_epoch: as in :meth:`fit`.
-        """
-        again, task = Predictor(self.config, self.device), self.settled_task()
-        return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
-
-    def settled_task(self) -> GraphTask:
-        """What :meth:`refit` learns from: all triples but those held out."""
-        return self.learned.settled_task(self.task)
-
-    # Growing
-
-    def add(
-        self,
-        triples: NewTriples,
-        *,
-        strict: bool = False,
-        refresh: bool = False,
-        source: str = "",
-    ) -> Addition:
-        """Take in new triples, with new entities, without any training.
-
-        New entities have vectors at once, to be asked about and to be answers; those of trained
-        entities stay as they are. Triples with a relation that training has not seen are left out
-        and counted.
-
-        Args:
-            triples: (head, relation, tail) in labels, or a file of them.
-            strict: an unknown relation is an error.
-            refresh: encode everything anew; see :meth:`refresh`.
-            source: where they come from, for the log.
-        """
-        return self._add(SIDE, triples, strict, refresh, source)
-
-    # Saving
-
-    @classmethod
-    def _learned_from(cls, bundle: Bundle[Any, Any], device: torch.device) -> PredictionState:
-        return PredictionState.from_bundle(bundle, device)
-
-    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
-        """Write ``run/bundle``: weights, vectors, labels, the graph and its splits, no pickle."""
-        self._save(run, results)
-
-    # Looking
-
-    def vectors(self) -> Tensor:
-        """Every entity's vector, [n, d]; 0 where nothing is known of one."""
-        return self.growing.sides[SIDE].vectors
-
-    def embed(self, labels: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of the named entities, [n, d]."""
-        return self._vectors_of(labels, SIDE)
-
-    def explain(self, entity: str, *, moved: int = 5) -> list[Reason]:
-        """Which neighbours and relations an entity's vector is made of, the weightiest first.
-
-        Args:
-            moved: for so many neighbours, and the last one, how far the vector would move
-                without them.
-        """
-        return self._explain(SIDE, entity, moved)
-
-    def neighbours(self, entity: str, *, top: int = 10, ann: bool = False) -> ResultTable:
-        """The entities nearest to one by cosine, itself left out.
-
-        Args:
-            ann: look in an approximate index (FAISS), built at the first such question.
-        Returns:
-            table with the columns entity, rank (1 is nearest) and cosine.
-        """
-        return self._neighbours(entity, SIDE, SIDE, top, ann)
+    def _objective(self, task: GraphTask, start: Self | None) -> PredictionObjective:
+        """A model to be trained, with what it is trained on."""
+        config, splits = self.config, splits_of(task)
+        torch.manual_seed(config.seed)
+        model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
+        if start is not None:
+            model.load_state_dict(start.learned.weights_for(model, fresh=True))
+        view, valid = view_of(model, splits.train, task, self.device), known_valid(splits)
+        known = splits.queries(splits.train, valid)
+        return PredictionObjective(
+            model, splits.train, view, config, valid, known, splits.n_relations, config.seed
+        )
 
     @property
     def _splits(self) -> Splits:
@@ -265,7 +153,7 @@ class Predictor(GrowingModel[PredictionState]):
         def make() -> Completion:
             splits, model = self._splits, self.learned.model
             if model.table is not None and len(model.table) < splits.n_entities:
-                model = self.learned.grown_model(splits.n_entities)
+                model = self.learned.grown(self.growing).model
             return Completion(model, self.vectors(), splits, self.learned.confidence)
 
         return self._once("completion", make)
@@ -303,12 +191,11 @@ class Predictor(GrowingModel[PredictionState]):
         for query in queries:
             if sum(part is None for part in query) != 1:
                 raise ConfigError("leave out exactly one of head, relation and tail to ask for it")
-        for_entities = [i for i, (_, r, _) in enumerate(queries) if r is not None]
-        for_relations = [i for i, (_, r, _) in enumerate(queries) if r is None]
         found: dict[int, list[Answer]] = {}
-        for chosen, ask in ((for_entities, self._entities), (for_relations, self._relations)):
+        for relations in (False, True):
+            chosen = [i for i, (_, r, _) in enumerate(queries) if (r is None) == relations]
             if chosen:
-                answers = ask([queries[i] for i in chosen], top, known)
+                answers = self._answers([queries[i] for i in chosen], top, known)
                 found.update(zip(chosen, answers, strict=True))
         rows = [
             self._completed(query, answer) | {"rank": place}
@@ -318,18 +205,17 @@ class Predictor(GrowingModel[PredictionState]):
         said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
         return ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said]))
 
-    def _entities(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
-        graph = self.task.graph
-        given = graph.entities.ids(h if h is not None else t for h, _, t in queries)
-        kinds = graph.relations.ids(r for _, r, _ in queries)
-        kinds = kinds + len(graph.relations) * np.array([h is None for h, _, _ in queries])
-        return self._completion.entities(given, kinds, self._splits.every, top, known)
-
-    def _relations(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
-        entities = self.task.graph.entities
-        heads = entities.ids(h for h, _, _ in queries)
-        tails = entities.ids(t for _, _, t in queries)
-        return self._completion.relations(heads, tails, self._splits.every, top, known)
+    def _answers(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
+        """Answers to questions that all ask for relations, or all for entities."""
+        graph, every = self.task.graph, self._splits.every
+        heads, relations, tails = zip(*queries, strict=True)
+        if relations[0] is None:
+            ids = graph.entities.ids(heads), graph.entities.ids(tails)
+            return self._completion.relations(*ids, every, top, known)
+        given = graph.entities.ids(t if h is None else h for h, _, t in queries)
+        inverse = len(graph.relations) * np.array([head is None for head in heads])
+        kinds = graph.relations.ids(relations) + inverse
+        return self._completion.entities(given, kinds, every, top, known)
 
     def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:
         """The triple with the answer in its place, and what is said of the answer."""
@@ -380,14 +266,6 @@ class Predictor(GrowingModel[PredictionState]):
         splits = self._splits
         known = splits.queries(splits.now, splits.valid)
         return self._completion.reliability(splits.queries(self._test(triples)), known)
-
-    def drift(self, triples: TripleSource | None = None) -> Drift:
-        """How far the graph has grown away from what was trained.
-
-        Args:
-            triples: to tell by how calibrated probabilities still are; default: those to test on.
-        """
-        return self._drift(self.confidence(triples))
 
     def test_predictions(self) -> ResultTable:
         """The best answer of every test question, beside the truth.

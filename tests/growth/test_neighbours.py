@@ -116,15 +116,26 @@ def test_wrong_questions_are_told(run: Path) -> None:
         aligner.neighbours(KNOWN, top=0)
     with pytest.raises(ConfigError, match="no side 'middle'"):
         aligner.neighbours(KNOWN, among="middle")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give the graph that the triples belong to"):
+        aligner.add(NEW)
     with pytest.raises(NotFittedError, match="learned nothing yet"):
         Aligner.from_preset("tiny", device="cpu").neighbours(KNOWN)
+
+
+def test_one_graph_has_neither_sides_nor_links(people_run: Path) -> None:
+    predictor = Predictor.load(people_run, device="cpu")
+    for ask in (predictor.neighbours, predictor.explain):
+        with pytest.raises(ConfigError, match="no side 'left'; there is one graph"):
+            ask("person 0", side="left")
+    with pytest.raises(ConfigError, match="this run is about prediction; it has no links"):
+        predictor.refit(links="links.tsv")
 
 
 # Indexes on disk
 
 
 def index(model: GrowingModel) -> FaissIndex:
-    return model.indexes.faiss(model.growing, "left")
+    return model.indexes.faiss("left")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing_graph import Growing, whole
+from decentrl.storage.mapped import MappedRows
 from decentrl.views.base import INPUTS, STATES
 
 STALE = 1e-4
@@ -48,7 +48,7 @@ class Drift:
 
 
 def measure_drift(
-    growing: Growing, refreshed: Mapping[str, Tensor], calibration: dict[str, float]
+    growing: Growing, refreshed: Mapping[str, Tensor | MappedRows], calibration: dict[str, float]
 ) -> Drift:
     """Measure how far the vectors are from those of a refresh.
 
@@ -57,7 +57,7 @@ def measure_drift(
     """
     moved, counts = [], dict.fromkeys(("induced", "triples", "arrived", "stale"), 0)
     for name, graph in growing.sides.items():
-        kept, now = graph.vectors, refreshed[name]
+        kept, now = graph.vectors, whole(refreshed[name])
         there = (kept.abs().amax(1) > 0) | (now.abs().amax(1) > 0)
         far = 1 - F.cosine_similarity(kept, now, dim=1).double().cpu()
         moved.append(far[there.cpu()])
@@ -77,42 +77,29 @@ def measure_drift(
     )
 
 
+@torch.no_grad()
 def _expected(growing: Growing) -> dict[str, float] | None:
     """See :attr:`Drift.expected`."""
-    head = _head(growing.model.model)
-    if head is None:
+    model = growing.model
+    if model.distillation is None or model.distillation.variant == "none":
         return None
+    head = model.distillation.eval().head
+    device = next(head.parameters()).device
     found: dict[str, list[Tensor]] = {"trained": [], "induced": []}
     for graph in growing.sides.values():
         rng = np.random.default_rng(0)
         new = graph.arrivals.new_entities()
         old = np.flatnonzero(graph.arrivals.is_trained(np.arange(len(graph.entities))))
         old, new = (_sample(ids, rng) for ids in (old, new))
-        inputs = F.normalize(graph.take(growing.model, INPUTS, old), dim=1)
+        inputs = F.normalize(graph.take(model, INPUTS, old), dim=1)
         for name, ids in (("trained", old), ("induced", new)):
             if len(ids) and len(old) > 1:
-                students = growing.model.students(graph.take(growing.model, STATES, ids))
-                predicted = F.normalize(head(students), dim=1)
+                students = model.encoder.students(graph.take(model, STATES, ids))
+                predicted = F.normalize(head(students.to(device)).cpu(), dim=1)
                 near = predicted @ inputs.t()
                 near[torch.from_numpy(ids[:, None] == old)] = -1
                 found[name].append(near.amax(1))
     return {name: torch.cat(parts).mean().item() for name, parts in found.items() if parts}
-
-
-def _head(model: Any) -> Any:
-    """Self-distillation's map from encoder outputs to input embeddings, without dropout."""
-    distillation = getattr(model, "distillation", None)
-    if distillation is None or distillation.variant == "none":
-        return None
-
-    @torch.no_grad()
-    def head(students: Tensor) -> Tensor:
-        distillation.eval()
-        device = next(distillation.parameters()).device
-        made: Tensor = distillation.head(students.to(device)).cpu()
-        return made
-
-    return head
 
 
 def _sample(ids: Ids, rng: np.random.Generator) -> Ids:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 import torch.nn.functional as F
-from torch import Tensor
 
-from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.growth.growing_graph import Growing, GrowingGraph
@@ -57,14 +55,11 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
         )
     part = _around(growing, graph, entity)
     own = int(np.searchsorted(part.entities, entity))
-    edges = _edges(part.triples, own)
-    if not edges:
-        return []
-    weights = _weights(growing, graph, part, own, edges)
-    of_neighbour: dict[int, float] = {}
+    weights = _weights(growing, graph, part, own)
+    of_neighbour: dict[int, float] = defaultdict(float)
     for edge, weight in weights.items():
-        of_neighbour[edge[0]] = of_neighbour.get(edge[0], 0.0) + weight
-    order = sorted(edges, key=lambda edge: (-of_neighbour[edge[0]], edge[0], -weights[edge]))
+        of_neighbour[edge[0]] += weight
+    order = sorted(weights, key=lambda edge: (-of_neighbour[edge[0]], edge[0], -weights[edge]))
     neighbours = list(dict.fromkeys(neighbour for neighbour, _, _ in order))
     measured = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
     shifts = {n: _shift(growing, graph, part, n) for n in measured}
@@ -108,46 +103,38 @@ def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood
     return Neighbourhood(entities, local, entities == entity, np.zeros(len(local), bool), dropped)
 
 
-def _edges(triples: Ids, own: int) -> list[Edge]:
-    """The distinct edges between ``own`` and other entities."""
-    found: dict[Edge, None] = {}
-    for head, relation, tail in triples.tolist():
-        if head == own and tail != own:
-            found[tail, relation, "head"] = None
-        if tail == own and head != own:
-            found[head, relation, "tail"] = None
-    return list(found)
-
-
 def _weights(
-    growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int, edges: list[Edge]
+    growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int
 ) -> dict[Edge, float]:
-    """Weight of every edge; two-hop neighbours that the encoder reads are added to ``edges``."""
+    """Weight of every edge of the entity ``own``, also to two-hop neighbours that are read."""
     model, shift = growing.model, graph.trained.shift
     n_relations = len(model.seen_relations)
-    by_neighbour: dict[int, list[Edge]] = {}
-    by_relation: dict[tuple[int, str], list[Edge]] = {}
-    for edge in edges:
-        by_neighbour.setdefault(edge[0], []).append(edge)
-        by_relation.setdefault(edge[1:], []).append(edge)
-    total = dict.fromkeys(edges, 0.0)
-    for attention in growing.attention(graph, part):
+    total: dict[Edge, float] = {}
+    for head, relation, tail in part.triples.tolist():
+        if own in (head, tail) and head != tail:
+            edge = (tail, relation, "head") if head == own else (head, relation, "tail")
+            total[edge] = 0.0
+    if not total:
+        return {}
+    by_neighbour: dict[int, list[Edge]] = defaultdict(list)
+    by_relation: dict[tuple[int, str], list[Edge]] = defaultdict(list)
+    for edge in total:
+        by_neighbour[edge[0]].append(edge)
+        by_relation[edge[1:]].append(edge)
+    for attention in model.attentions(growing.part(graph, part)):
         mine = attention.rows == own
-        columns, kinds = attention.columns[mine].tolist(), attention.relations[mine].tolist()
-        for neighbour, kind, weight in zip(
-            columns, kinds, attention.weights[mine].tolist(), strict=True
-        ):
+        columns = (attention.columns, attention.relations, attention.weights)
+        for neighbour, kind, weight in zip(*(x[mine].tolist() for x in columns), strict=True):
             if neighbour == own:  # a self-loop is no neighbour
                 continue
-            role = "head" if kind < n_relations else "tail"
-            same = [(neighbour, kind % n_relations - shift, role)]
+            relation, role = kind % n_relations - shift, "head" if kind < n_relations else "tail"
+            same = [(neighbour, relation, role)]
             if kind < 0:  # a neighbour, by any relation
                 same = by_neighbour.get(neighbour, [(neighbour, -1, "head")])
             elif neighbour < 0:  # a relation, to any neighbour
-                same = by_relation.get((kind % n_relations - shift, role), [])
+                same = by_relation.get((relation, role), [])
             for edge in same:
                 total[edge] = total.get(edge, 0.0) + weight / len(same)
-    edges[:] = list(total)
     scale = sum(total.values())  # 0 if no attention has any weight
     if not scale:
         raise InputError(
@@ -162,12 +149,6 @@ def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour
     """Distance by which the vector moves without a neighbour: 1 - cos."""
     apart = (part.triples[:, [0, 2]] != neighbour).all(axis=1)
     fewer = replace(part, triples=part.triples[apart], later=part.later[apart])
-    with_it, without = (_vector(growing, graph, p) for p in (part, fewer))
+    made = [growing.model.rows(growing.part(graph, hood)) for hood in (part, fewer)]
+    with_it, without = (growing.model.split(rows)[VECTORS][0].double() for rows in made)
     return 1 - F.cosine_similarity(with_it, without, dim=0).item()
-
-
-def _vector(growing: Growing, graph: GrowingGraph, part: Neighbourhood) -> Tensor:
-    """The vector computed from a neighbourhood, float64[d]."""
-    rows = growing.make(graph, part)
-    vector: Tensor = growing.model.split(rows)[VECTORS][0].to(torch.float64)
-    return vector

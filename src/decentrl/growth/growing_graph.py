@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,10 @@ from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import DecentRLError, InputError, UnknownLabelError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
-from decentrl.growth.newcomers import VECTORS, Newcomers, Take
+from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.storage.additions import Addition, Growth, Store
 from decentrl.storage.mapped import MappedRows
-from decentrl.views.base import Attention
-
-NewTriples = Source
-"""Triples in labels: a file, rows, a data frame, an array."""
+from decentrl.views.part import Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +53,11 @@ class Trained:
     shift: int = 0
 
 
+def whole(rows: Tensor | MappedRows) -> Tensor:
+    """All rows in memory."""
+    return rows.all() if isinstance(rows, MappedRows) else rows
+
+
 class GrowingGraph:
     """One graph: its trained state and everything added since."""
 
@@ -66,9 +69,7 @@ class GrowingGraph:
         self.arrivals.add(trained.auxiliary)
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
-        self._trained_has_vector: Tensor | None = None
         self._has_vector: Tensor | None = None
-        self._known: Ids | None = None
 
     # The state now
 
@@ -77,29 +78,25 @@ class GrowingGraph:
         """Vectors of all entities there are now, [n, d]."""
         if self._grown is not None:
             return self._grown[: len(self.entities)]
-        vectors = self.trained.vectors
-        return vectors.all() if isinstance(vectors, MappedRows) else vectors
+        return whole(self.trained.vectors)
 
     def has_vector(self) -> Tensor:
         """Mask of the entities with a vector other than 0, bool[n] on the CPU.
 
         The same object until the graph changes.
         """
-        if self._has_vector is not None:
-            return self._has_vector
-        if self._trained_has_vector is None:
-            vectors = self.trained.vectors
-            whole = vectors.all() if isinstance(vectors, MappedRows) else vectors
-            blocks = range(0, len(whole), 2**16)
-            found = [whole[i : i + 2**16].any(1).cpu() for i in blocks]
-            self._trained_has_vector = torch.cat([torch.zeros(0, dtype=torch.bool), *found])
-        later = torch.zeros(len(self.entities) - len(self._trained_has_vector), dtype=torch.bool)
-        mask = torch.cat((self._trained_has_vector, later))
-        width = self.trained.vectors.shape[1]
-        for i, row in self.rows.items():
-            mask[i] = bool(row[:width].any())
-        self._has_vector = mask
-        return mask
+        if self._has_vector is None:
+            trained, later = self._trained_has_vector, np.array(list(self.rows), np.int64)
+            mask = torch.zeros(len(self.entities), dtype=torch.bool)
+            mask[: len(trained)] = trained
+            mask[later] = self.take_vectors(later).any(1).cpu()
+            self._has_vector = mask
+        return self._has_vector
+
+    @cached_property
+    def _trained_has_vector(self) -> Tensor:
+        blocks = torch.split(whole(self.trained.vectors), 2**16)
+        return torch.cat([block.any(1).cpu() for block in blocks])
 
     def take_vectors(self, ids: Ids) -> Tensor:
         """Vectors of some entities, [k, d]; no others are read."""
@@ -115,50 +112,46 @@ class GrowingGraph:
 
     def contains(self, triples: Ids) -> Any:
         """Whether each triple is in the training graph or was added, bool[n]."""
-        relations = len(self.trained.graph.relations)
-        sizes = (len(self.trained.graph.entities), relations, len(self.trained.graph.entities))
-        if self._known is None:
-            self._known = np.sort(row_keys(self.trained.graph.triples, sizes))
+        sizes = self.trained.graph.sizes
         inside = np.asarray((triples[:, [0, 2]] < sizes[0]).all(axis=1))
         keys = row_keys(np.where(inside[:, None], triples, 0), sizes)
-        found = np.searchsorted(self._known, keys)
-        trained = np.append(self._known, -1)[found] == keys
+        found = np.searchsorted(self._trained_keys, keys)
+        trained = np.append(self._trained_keys, -1)[found] == keys
         arrived = [tuple(row) in self.arrivals for row in triples.tolist()]
         return (inside & trained) | np.array(arrived, bool)
+
+    @cached_property
+    def _trained_keys(self) -> Ids:
+        """One number for each training triple, increasing."""
+        return np.sort(row_keys(self.trained.graph.triples, self.trained.graph.sizes))
 
     def memory(self, model: Newcomers) -> dict[str, Tensor]:
         """Rows that new entities read, of all entities there are now, by name: [n, width]."""
         before, n = len(self.trained.graph.entities), len(self.entities)
         later = np.array(sorted(self.rows), np.int64)
-        made = model.split(self._stacked(later, model))
-        found = {}
+        made, found = self._made_later(model, later), {}
         for name, rows in self.trained.memory().items():
             found[name] = torch.zeros(n, model.widths[name])
             found[name][:before] = rows.all()
             found[name][torch.from_numpy(later)] = made[name]
         return found
 
-    def _stacked(self, later: Ids, model: Newcomers) -> Tensor:
-        """Rows of entities that were computed after training, [k, width]."""
-        if not len(later):
-            return torch.zeros(0, model.width)
-        return torch.stack([self.rows[i] for i in later.tolist()])
-
     def take(self, model: Newcomers, name: str, ids: Ids) -> Tensor:
         """Rows of one memory of some entities, [k, width]."""
-        memory = self.trained.memory()[name]
         later = np.array([i in self.rows for i in ids.tolist()], bool)
         out = torch.empty(len(ids), model.widths[name])
-        if (~later).any():
-            out[torch.from_numpy(~later)] = memory.take(ids[~later])
-        if later.any():
-            rows = self._stacked(ids[later], model)
-            out[torch.from_numpy(later)] = model.split(rows)[name]
+        out[torch.from_numpy(~later)] = self.trained.memory()[name].take(ids[~later])
+        out[torch.from_numpy(later)] = self._made_later(model, ids[later])[name]
         return out
+
+    def _made_later(self, model: Newcomers, ids: Ids) -> dict[str, Tensor]:
+        """The parts of rows that were computed after training, [k, width] each, by name."""
+        rows = [self.rows[i] for i in ids.tolist()]
+        return model.split(torch.stack(rows) if rows else torch.zeros(0, model.width))
 
     # Additions
 
-    def encode(self, triples: NewTriples, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
+    def encode(self, triples: Source, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
         """New triples in ids, the labels of new entities, and counts of triples left out."""
         heads, names, tails = read_columns(triples)
         relations = self.trained.graph.relations.find_all(names)
@@ -214,7 +207,6 @@ class GrowingGraph:
         return self._grown
 
 
-@dataclass(eq=False)
 class Growing:
     """The graphs of a run, one or two, and the additions to them.
 
@@ -223,27 +215,33 @@ class Growing:
         newcomers: builds the model that computes rows, when first needed.
         store: where additions are written; without one they are in memory only.
         past: additions that are part of the trained state, if there is no store to list them.
+
+    Attributes:
+        version: changes with every change.
     """
 
-    trained: Mapping[str, Trained]
-    newcomers: Callable[[], Newcomers]
-    store: Store | None = None
-    past: list[Addition] = field(default_factory=list)
-    sides: dict[str, GrowingGraph] = field(default_factory=dict)
-    additions: list[tuple[Addition, Growth]] = field(default_factory=list)
-    version: int = 0  # changes with every change
-    _model: Newcomers | None = None
-
-    def __post_init__(self) -> None:
-        self.sides = {name: GrowingGraph(trained) for name, trained in self.trained.items()}
+    def __init__(
+        self,
+        trained: Mapping[str, Trained],
+        newcomers: Callable[[], Newcomers],
+        store: Store | None = None,
+        past: Sequence[Addition] = (),
+    ) -> None:
+        self._newcomers, self.store, self.past = newcomers, store, past
+        self.sides = {name: GrowingGraph(graph) for name, graph in trained.items()}
+        self.additions: list[tuple[Addition, Growth]] = []
+        self.version = 0
         self.sync()
 
-    @property
+    @cached_property
     def model(self) -> Newcomers:
         """The model that computes rows, built at its first use."""
-        if self._model is None:
-            self._model = self.newcomers()
-        return self._model
+        return self._newcomers()
+
+    @property
+    def growths(self) -> list[Growth]:
+        """What was added to the trained state, the oldest first."""
+        return [growth for _, growth in self.additions]
 
     @property
     def last(self) -> int:
@@ -255,7 +253,7 @@ class Growing:
         """Whether anything was added to the trained state."""
         return bool(self.additions)
 
-    def add(self, side: str, triples: NewTriples, source: str, strict: bool = False) -> Addition:
+    def add(self, side: str, triples: Source, source: str, strict: bool = False) -> Addition:
         """Add triples; if there is a store, the addition is on disk when this returns."""
         graph = self.sides[side]
         rows, labels, facts = graph.encode(triples, strict)
@@ -263,17 +261,15 @@ class Growing:
         try:
             graph.arrive(rows, labels)
             affected = graph.arrivals.affected(rows, self.model.reach)
-            part = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
-            made = self.make(graph, part)
-            facts |= self._report(graph, part, made)
+            hood = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
+            made = self.model.rows(self.part(graph, hood))
+            facts |= self._report(graph, hood, made)
             facts["recomputed"] = len(made) - len(fresh)
             growth = Growth(side, rows, labels, first, affected, made.numpy())
             if self.store is None:
                 time = datetime.now(UTC).isoformat(timespec="milliseconds")
-                number = len(self.past) + len(self.additions) + 1
-                addition = Addition(
-                    number, time, side, source, len(rows), len(labels), facts, False
-                )
+                place = len(self.past) + len(self.additions) + 1, time, side, source
+                addition = Addition(*place, len(rows), len(labels), facts, False)
             else:
                 addition = self.store.add(growth, source, facts)
         except BaseException:
@@ -286,39 +282,35 @@ class Growing:
         self.version += 1
         return addition
 
-    def make(self, graph: GrowingGraph, part: Neighbourhood) -> Tensor:
-        """Compute the rows of a neighbourhood's new entities, [k, width]."""
-        if not part.new.any():
-            return torch.zeros(0, self.model.width)
-        return self.model.rows(*self._parts(graph, part))
+    def part(self, graph: GrowingGraph, hood: Neighbourhood) -> Part:
+        """A neighbourhood with what is known of its entities, for :attr:`model`."""
+        model, shift, known = self.model, graph.trained.shift, ~hood.new
 
-    def attention(self, graph: GrowingGraph, part: Neighbourhood) -> list[Attention]:
-        """The encoder's attention weights in computing the rows of :meth:`make`."""
-        return self.model.attention(*self._parts(graph, part))
+        def read(name: str) -> Tensor:
+            rows = torch.zeros(len(hood.entities), model.widths[name])
+            if known.any():
+                rows[torch.from_numpy(known)] = graph.take(model, name, hood.entities[known])
+            return rows.to(model.device)
 
-    def _parts(self, graph: GrowingGraph, part: Neighbourhood) -> tuple[Neighbourhood, Any, Take]:
-        """Inputs of the model: neighbourhood in its ids, mask of trained entities, memories."""
-        shift = graph.trained.shift
         shifted = replace(
-            part,
-            triples=part.triples + np.array([0, shift, 0]),
-            dropped=None if part.dropped is None else part.dropped + shift,
+            hood,
+            triples=hood.triples + np.array([0, shift, 0]),
+            dropped=None if hood.dropped is None else hood.dropped + shift,
         )
-        trained = graph.arrivals.is_trained(part.entities)
-        return shifted, trained, lambda name, ids: graph.take(self.model, name, ids)
+        trained = graph.arrivals.is_trained(hood.entities)
+        return Part(shifted, trained, model.seen_relations, read, model.shared, model.device)
 
-    def _report(self, graph: GrowingGraph, part: Neighbourhood, made: Tensor) -> dict[str, Any]:
+    def _report(self, graph: GrowingGraph, hood: Neighbourhood, made: Tensor) -> dict[str, Any]:
         """Counts that describe an addition."""
-        without = part.made[:0]
-        if len(made):
-            without = part.made[(self.model.split(made)[VECTORS].abs().amax(1) == 0).numpy()]
-        near = graph.arrivals.is_trained(part.entities)
+        vectors = self.model.split(made)[VECTORS]
+        without = hood.made[~vectors.any(1).numpy()]
+        near = graph.arrivals.is_trained(hood.entities)
         joined = np.zeros(len(near), bool)
         for a, b in ((0, 2), (2, 0)):
-            joined[part.triples[near[part.triples[:, b]], a]] = True
+            joined[hood.triples[near[hood.triples[:, b]], a]] = True
         return {
             "made": len(made),
-            "without_trained_neighbour": int((part.new & ~joined).sum()),
+            "without_trained_neighbour": int((hood.new & ~joined).sum()),
             "without_vector": len(without),
             "for_example": graph.entities.take(without[:5]),
         }
@@ -368,6 +360,6 @@ class Growing:
     def _rebuild(self) -> None:
         """Rebuild the state from the trained one and the remaining additions."""
         self.version += 1
-        self.sides = {name: GrowingGraph(trained) for name, trained in self.trained.items()}
+        self.sides = {name: GrowingGraph(graph.trained) for name, graph in self.sides.items()}
         for _, growth in self.additions:
             self._apply(growth)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,175 +15,119 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Settings, must_grow
+from decentrl.data.memory import Source
 from decentrl.data.results import ResultTable
-from decentrl.errors import (
-    BundleError,
-    ConfigError,
-    InputError,
-    NotFittedError,
-    warn_left_out,
-)
+from decentrl.errors import ConfigError, warn_left_out
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
-from decentrl.growth.growing_graph import Growing, NewTriples, Trained
-from decentrl.growth.neighbours import Indexes, neighbours
-from decentrl.growth.newcomers import Newcomers
-from decentrl.nn.device import pick_device
-from decentrl.storage.additions import FILE as STORE_FILE
-from decentrl.storage.additions import Addition, Store
-from decentrl.storage.bundle import (
-    Bundle,
-    Manifest,
-    bundle_folder,
-    bundle_id,
-    open_bundle,
-    read_bundle,
-    write_bundle,
-)
-from decentrl.storage.kinds import KindName
+from decentrl.growth.kept_model import KeptModel, L
+from decentrl.growth.neighbours import Indexes
+from decentrl.storage.additions import Addition
+from decentrl.storage.kinds import KINDS
+from decentrl.training.loop import Row
 
 REFIT = 0.5
 """Share of the epochs of a training from scratch that a warm start takes."""
-STORE = "store"
-"""The folder of a run that keeps what was added."""
-T = TypeVar("T")
 
 
-class Learned(Protocol):
-    """What a model has learned: an object that never changes.
-
-    Each method that takes ``growing`` makes something new of it and of what was added.
-    """
-
-    @property
-    def config(self) -> Any: ...
-
-    @property
-    def task(self) -> Any: ...
-
-    def sides(self) -> dict[str, Trained]: ...
-
-    def newcomers(self) -> Newcomers: ...
-
-    def grown_task(self, growing: Growing) -> Any: ...
-
-    def compacted(self, growing: Growing) -> Any: ...
-
-    def refreshed(self, growing: Growing) -> Any: ...
-
-    def refreshed_vectors(self, growing: Growing) -> Mapping[str, Tensor]: ...
-
-    def to_bundle(self, results: Sequence[dict[str, Any]] = ()) -> Bundle[Any, Any]: ...
-
-
-L = TypeVar("L", bound=Learned)
-
-
-@dataclass(frozen=True, eq=False)
-class State(Generic[L]):
-    """All that a model knows at one time; a change makes another one, which takes its place.
-
-    Attributes:
-        learned: what training, or the last compaction, has left.
-        growing: the graphs with what was added since. Additions are appended to it, and it is
-            made again from the others when one is taken back or fails.
-        place: the run it was loaded from.
-        durable: whether additions are kept there.
-    """
-
-    learned: L
-    growing: Growing
-    place: Path | None = None
-    durable: bool = False
-
-
-class GrowingModel(ABC, Generic[L]):
+class GrowingModel(KeptModel[L]):
     """Takes in new triples and entities without training.
 
     Vectors of trained entities stay as they are, bit for bit, until :meth:`refresh` or a new
-    training.
+    training. Where there are two graphs, ``side`` names one, ``left`` or ``right``; without it the
+    left one is meant.
 
     Attributes:
-        kind: what a bundle of it is called.
+        unit_vectors: whether all vectors have length 1 (or 0).
+        history: a row for each epoch of the training.
+        seconds: how long each step took.
     """
 
-    kind: ClassVar[KindName]
-    device: torch.device
+    unit_vectors: ClassVar[bool]
 
     def __init__(self, config: Settings, device: str | torch.device = "auto") -> None:
-        self.config: Any = config
-        self.device = pick_device(device)
-        self._state: State[L] | None = None
-        self._derived: dict[str, tuple[Any, Any]] = {}
-        self._indexes: Indexes | None = None
+        super().__init__(config, device)
+        self.history: list[Row] = []
+        self.seconds: dict[str, float] = {}
 
     @classmethod
+    def from_preset(
+        cls, name: str, *settings: str, seed: int = 0, device: str | torch.device = "auto"
+    ) -> Self:
+        """``Aligner.from_preset("paper", "model.dim=128", seed=1)``."""
+        return cls(KINDS[cls.kind].settings.from_preset(name, settings, seed), device)
+
+    # Learning
+
     @abstractmethod
-    def _learned_from(cls, bundle: Bundle[Any, Any], device: torch.device) -> L:
-        """What a bundle holds."""
+    def fit(self, *args: Any, **options: Any) -> Self:
+        """Train."""
 
-    # The state
+    def refit(
+        self,
+        *,
+        share: float = REFIT,
+        links: Source | None = None,
+        run: str | PathLike[str] | None = None,
+        resume: bool = False,
+        on_epoch: Callable[[Row], None] | None = None,
+    ) -> Self:
+        """Train again on all that is there now, starting from what was learned.
 
-    @property
-    def state(self) -> State[L]:
-        """What it knows now; an error if it has learned nothing."""
-        if self._state is None:
-            raise NotFittedError(
-                f"this {type(self).__name__.lower()} has learned nothing yet; "
-                "call fit or load first"
-            )
-        return self._state
+        Args:
+            share: of the epochs that a training from scratch has.
+            links: links of two graphs that have become known since.
+            run, resume, on_epoch: as in :meth:`fit`.
+        """
+        again, task = type(self)(self.config, self.device), self.settled_task(links)
+        return again.fit(task, run=run, resume=resume, on_epoch=on_epoch, start=self, share=share)
 
-    @property
-    def learned(self) -> L:
-        """What training, or the last compaction, has left."""
-        return self.state.learned
-
-    @property
-    def growing(self) -> Growing:
-        """The graphs as they are now, and what was added to them."""
-        return self.state.growing
-
-    @property
-    def fitted(self) -> bool:
-        """Whether it has learned something."""
-        return self._state is not None
+    def settled_task(self, links: Source | None = None) -> Any:
+        """What :meth:`refit` learns from: all triples but those held out, and all known links."""
+        return self.learned.settled_task(self.task, links)
 
     @property
-    def task(self) -> Any:
-        """What it learned from, with all that was added."""
-        return self._once("task", lambda: self.learned.grown_task(self.growing))
+    def indexes(self) -> Indexes:
+        """What searches the vectors."""
+        return self._once("indexes", lambda: Indexes(self.growing, self.unit_vectors), grows=True)
 
-    def _swap(self, learned: L, past: Sequence[Addition] = (), **place: Any) -> None:
-        """Let a new state take the place of the old one."""
-        growing = Growing(learned.sides(), learned.newcomers, None, list(past))
-        self._state = State(learned, growing, **place)
-        self._derived = {}
-
-    def _once(self, name: str, make: Callable[[], T]) -> T:
-        """Something made of the state as it is now: once, until it changes."""
-        now = self.state, self.growing.version
-        if name not in self._derived or self._derived[name][0] != now:
-            self._derived[name] = now, make()
-        made: T = self._derived[name][1]
-        return made
-
-    def __repr__(self) -> str:
-        config = self.config
-        about = f"{type(self).__name__}(preset={config.preset!r}, seed={config.seed}"
-        if self._state is None:
-            return f"{about}, not fitted)"
-        sizes = " + ".join(f"{len(side.entities):,}" for side in self.growing.sides.values())
-        added = len(self.growing.log())
-        return f"{about}, fitted on {self.task.name!r}: {sizes} entities" + (
-            f", {added:,} additions)" if added else ")"
-        )
+    def _side(self, side: str | None) -> str:
+        """The name of a graph; None for the first, or only, one."""
+        sides = self.growing.sides
+        if side is None:
+            return next(iter(sides))
+        if side not in sides:
+            names = f"there are: {', '.join(sides)}" if len(sides) > 1 else "there is one graph"
+            raise ConfigError(f"no side {side!r}; {names}")
+        return side
 
     # Growing
 
-    def _add(
-        self, side: str, triples: NewTriples, strict: bool, refresh: bool, source: str
+    def add(
+        self,
+        triples: Source,
+        *,
+        side: str | None = None,
+        strict: bool = False,
+        refresh: bool = False,
+        source: str = "",
     ) -> Addition:
+        """Take in new triples of one graph, with new entities, without any training.
+
+        New entities have vectors, and can be asked about and be answers, at once; those of trained
+        entities stay as they are. Triples with a relation that training has not seen are left out
+        and counted.
+
+        Args:
+            triples: (head, relation, tail) in labels, or a file of them.
+            side: the graph they belong to, if there are two.
+            strict: an unknown relation is an error.
+            refresh: encode everything anew; see :meth:`refresh`.
+            source: where they come from, for the log.
+        """
+        if side is None and len(self.growing.sides) > 1:
+            raise ConfigError("give the graph that the triples belong to: side=left or side=right")
+        side = self._side(side)
         if not source:
             named = isinstance(triples, str | PathLike)
             source = Path(triples).name if named else "triples"  # type: ignore[arg-type]
@@ -220,22 +163,6 @@ class GrowingModel(ABC, Generic[L]):
         """What was added when, the oldest first."""
         return self.growing.log()
 
-    def sync(self) -> int:
-        """Take in what another process has added to the run; how many additions that were.
-
-        If it was compacted meanwhile, or something was taken back, it is loaded again.
-        """
-        state = self.state
-        try:
-            return state.growing.sync()
-        except BundleError:
-            if state.durable or state.place is None:
-                raise
-            before = state.growing.last
-            again = self.load(state.place, self.device)
-            self._state, self._derived, self._indexes = again._state, {}, None
-            return sum(addition.number > before for addition in self.log())
-
     def refresh(self) -> None:
         """Encode the whole graph anew, with all that was added: every vector may change.
 
@@ -247,153 +174,72 @@ class GrowingModel(ABC, Generic[L]):
     def compact(self) -> None:
         """Make all additions part of the bundle; vectors stay as they are."""
         self._prepare_change()
-        self._fold(self._compacted())
-
-    def _compacted(self) -> L:
-        """What was learned, with all that was added."""
-        compacted: L = self.learned.compacted(self.growing)
-        return compacted
-
-    def _fold(self, learned: L) -> None:
-        """Swap to a state that has all additions in it, in the run's files first."""
-        state, store = self.state, self.growing.store
-        if store is None:
-            past = [replace(a, folded=True) for a in self.growing.log()]
-            self._swap(learned, past, place=state.place)
-            return
-        assert state.place is not None
-        run = state.place
-        origin = {"base": store.base, "additions": store.last}
-        try:
-            write_bundle(replace(learned.to_bundle(), grown_from=origin), bundle_folder(run))
-            store.fold(bundle_id(run))
-        except BaseException:
-            if bundle_id(run) != store.base:
-                self.close()  # the new bundle is in place: load it to go on
-            raise
-        self._swap(learned, place=run, durable=True)
-        self.growing.store = store
-
-    def _save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]]) -> None:
-        """Write ``run/bundle``; the model itself stays as it is."""
-        target, state = Path(run), self.state
-        if state.durable and state.place and target.resolve() == state.place.resolve():
-            raise ConfigError(f"{run}: what is added is kept there already; compact() tidies it up")
-        if (target / STORE / STORE_FILE).exists():
-            raise InputError(
-                "this run has additions, which belong to its own bundle",
-                file=target,
-                remedy="save to another folder",
-            )
-        learned = self._compacted() if state.growing.changed else self._to_save()
-        write_bundle(learned.to_bundle(results), target / "bundle")
-
-    def _to_save(self) -> L:
-        """What was learned, with what was found out since that is worth keeping."""
-        return self.learned
+        self._fold(self._settled())
 
     # Looking
 
-    def _vectors_of(self, labels: Sequence[str], side: str) -> npt.NDArray[np.float32]:
-        graph = self.growing.sides[side]
-        vectors: npt.NDArray[np.float32] = (
+    def vectors(self, side: str | None = None) -> Tensor:
+        """Every entity's vector, [n, d]; 0 where nothing is known of one."""
+        return self.growing.sides[self._side(side)].vectors
+
+    def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
+        """Vectors of the named entities, [n, d]."""
+        graph = self.growing.sides[self._side(side)]
+        found: npt.NDArray[np.float32] = (
             graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
         )
-        return vectors
+        return found
 
-    def _explain(self, side: str, label: str, moved: int) -> list[Reason]:
+    def explain(self, entity: str, *, side: str | None = None, moved: int = 5) -> list[Reason]:
+        """Which neighbours and relations an entity's vector is made of, the weightiest first.
+
+        Args:
+            moved: for so many neighbours, and the last one, how far the vector would move
+                without them.
+        """
+        side = self._side(side)
         must_grow(self.config)
-        graph = self.growing.sides[side]
-        return explain(self.growing, side, graph.entities.id(label), moved)
+        return explain(self.growing, side, self.growing.sides[side].entities.id(entity), moved)
 
-    def _drift(self, calibration: dict[str, float]) -> Drift:
+    def drift(self, test: Source | None = None) -> Drift:
+        """How far the graphs have grown away from what was trained.
+
+        Args:
+            test: links, or triples of a predictor, to tell by how calibrated its confidence still
+                is; default: those to test on.
+        """
         must_grow(self.config)
-        vectors = self.learned.refreshed_vectors(self.growing)
-        return measure_drift(self.growing, vectors, calibration)
+        refreshed = self.learned.refreshed(self.growing).vectors
+        return measure_drift(self.growing, refreshed, self.confidence(test))
 
-    @property
-    def indexes(self) -> Indexes:
-        """What searches the vectors."""
-        if self._indexes is None:
-            self._indexes = Indexes(self.unit_vectors)
-        return self._indexes
+    @abstractmethod
+    def confidence(self, test: Any = None, /) -> dict[str, float]:
+        """How well confidences are calibrated on held-out data; empty if that was not learned."""
 
-    unit_vectors: ClassVar[bool] = True
+    def neighbours(
+        self,
+        entity: str,
+        *,
+        side: str | None = None,
+        among: str | None = None,
+        top: int = 10,
+        ann: bool = False,
+    ) -> ResultTable:
+        """The entities nearest to one by cosine, of its own graph or of the other one.
 
-    def _neighbours(self, entity: str, side: str, among: str, top: int, ann: bool) -> ResultTable:
-        id = self.growing.sides[side].entities.id(entity)
-        ids, cosines = neighbours(self.growing, self.indexes, id, side, among, top, ann)
-        labels = self.growing.sides[among].entities.take(ids)
+        Args:
+            among: where to look; default: ``side``, and then the entity itself is left out.
+            ann: look in an approximate index (FAISS), built at the first such question.
+        Returns:
+            table with the columns entity, rank (1 is nearest) and cosine.
+        """
+        side = self._side(side)
+        among, graphs = self._side(among or side), self.growing.sides
+        id = graphs[side].entities.id(entity)
+        ids, cosines = self.indexes.nearest(id, side, among, top, ann)
         columns = {
-            "entity": pa.array(labels, pa.string()),
+            "entity": pa.array(graphs[among].entities.take(ids), pa.string()),
             "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
             "cosine": cosines.numpy(),
         }
         return ResultTable(pa.table(columns))
-
-    # Opening a run
-
-    @classmethod
-    def load(
-        cls,
-        run: str | PathLike[str],
-        device: str | torch.device = "auto",
-        *,
-        durable: bool = False,
-    ) -> Self:
-        """Read what :meth:`save` wrote, and what was added since; nothing is written.
-
-        Args:
-            run: the folder of a run, or the bundle itself.
-            durable: what :meth:`add` takes in is kept in the run before it returns. One process at
-                a time can do so, others may load and ask meanwhile. Without it additions are in
-                this process alone.
-        """
-        opened = open_bundle(run, write=durable)
-        for _ in range(3):
-            try:
-                return cls._load(opened, device, durable)
-            except BundleError:
-                if opened.is_current():
-                    raise
-                opened = open_bundle(Path(opened), write=durable)  # compacted meanwhile
-        return cls._load(opened, device, durable)
-
-    @classmethod
-    def _load(cls, opened: Manifest, device: str | torch.device, durable: bool) -> Self:
-        bundle: Bundle[Any, Any] = read_bundle(opened, cls.kind)
-        model = cls(bundle.config, device)
-        if durable:
-            must_grow(model.config)
-        learned = cls._learned_from(bundle, model.device)
-        place = Path(opened)
-        if opened.folder == place:
-            if durable:
-                raise ConfigError(f"{place}: this is a bundle; give the run that it belongs to")
-            model._swap(learned)
-            return model
-        assert bundle.id is not None
-        store = Store(place / STORE, bundle.id, write=durable, grown_from=bundle.grown_from)
-        try:
-            if durable and not opened.is_current():
-                raise BundleError(
-                    f"{opened.folder}: this bundle was replaced just now; load it again"
-                )
-            growing = Growing(learned.sides(), learned.newcomers, store)
-            model._state = State(learned, growing, place, durable)
-        except BaseException:
-            store.close()
-            raise
-        return model
-
-    def close(self) -> None:
-        """Let another process add to the run."""
-        if self._state is not None and self.growing.store is not None:
-            self.growing.store.close()
-            self.growing.store = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

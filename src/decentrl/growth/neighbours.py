@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -46,15 +44,6 @@ def changed_entities(before: Sequence[Growth], now: Sequence[Growth], side: str)
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
-@dataclass(eq=False)
-class _Kept:
-    """An index, the trained vectors it was built from, and the additions it contains."""
-
-    index: FaissIndex
-    trained: object
-    seen: list[Growth]
-
-
 class Indexes:
     """The search indexes over the vectors of a model's graphs.
 
@@ -66,88 +55,76 @@ class Indexes:
         unit: whether the model's vectors have length 1 (or 0) already.
     """
 
-    def __init__(self, unit: bool) -> None:
-        self._unit = unit
-        self._kept: dict[str, _Kept] = {}
+    def __init__(self, growing: Growing, unit: bool) -> None:
+        self._growing, self._unit = growing, unit
+        # The index of each side, and the additions that it contains.
+        self._built: dict[str, tuple[FaissIndex, list[Growth]]] = {}
 
-    def vectors(self, growing: Growing, side: str) -> Vectors:
+    def vectors(self, side: str) -> Vectors:
         """Vectors of all entities there are now, [n, d], of length 1 or 0."""
-        vectors = growing.sides[side].vectors
+        vectors = self._growing.sides[side].vectors
         return vectors if self._unit else NormalisedVectors(vectors)
 
-    def take(self, growing: Growing, side: str, ids: Ids) -> Tensor:
+    def _take(self, side: str, ids: Ids) -> Tensor:
         """Vectors of some entities, [k, d], of length 1 or 0."""
-        vectors = growing.sides[side].take_vectors(ids)
+        vectors = self._growing.sides[side].take_vectors(ids)
         return vectors if self._unit else torch.nn.functional.normalize(vectors)
 
-    def get(self, growing: Growing, side: str, ann: bool) -> Search:
+    def get(self, side: str, ann: bool) -> Search:
         """The exact index of a side, or the FAISS one."""
-        return self.faiss(growing, side) if ann else ExactIndex(self.vectors(growing, side))
+        return self.faiss(side) if ann else ExactIndex(self.vectors(side))
 
-    def faiss(self, growing: Growing, side: str) -> FaissIndex:
+    def faiss(self, side: str) -> FaissIndex:
         """The FAISS index of a side, up to date with all additions."""
-        kept = self._kept.get(side)
-        if kept is None or kept.trained is not growing.trained[side].vectors:
-            kept = self._kept[side] = self._open(growing, side)
-        now = [growth for _, growth in growing.additions]
-        ids = changed_entities(kept.seen, now, side)
-        there = ids[ids < len(growing.sides[side].entities)]
-        kept.index.remove(torch.from_numpy(ids))
-        kept.index.add(torch.from_numpy(there), self.take(growing, side, there))
-        kept.seen = now
-        return kept.index
+        if side not in self._built:
+            self._built[side] = self._opened(side)
+        (index, seen), now = self._built[side], self._growing.growths
+        ids = changed_entities(seen, now, side)
+        there = ids[ids < len(self._growing.sides[side].entities)]
+        index.remove(torch.from_numpy(ids))
+        index.add(torch.from_numpy(there), self._take(side, there))
+        self._built[side] = index, now
+        return index
 
-    def _open(self, growing: Growing, side: str) -> _Kept:
-        """Load the index of a side from the run if it fits this state, or build it."""
-        trained, now = growing.trained[side].vectors, [growth for _, growth in growing.additions]
-        if growing.store is None:
-            return _Kept(FaissIndex.build(self.vectors(growing, side)), trained, now)
-        path = growing.store.file.parent / f"index{side and '-' + side}.safetensors"
-        stamps = _stamps(growing)
-        with contextlib.suppress(BundleError):
+    def _opened(self, side: str) -> tuple[FaissIndex, list[Growth]]:
+        """The index that the run holds, if it fits this state, or a new one."""
+        store, now = self._growing.store, self._growing.growths
+        if store is None:
+            return FaissIndex.build(self.vectors(side)), now
+        path = store.file.parent / f"index{side and '-' + side}.safetensors"
+        # The states of the run: before its first addition, after it, and so on.
+        states = ["0", *(f"{a.number} {a.time}" for a, _ in self._growing.additions)]
+        stamps = [f"{store.base} {state}" for state in states]
+        with suppress(BundleError):
             # An index of another bundle, or with an addition since undone, cannot be used.
-            index = FaissIndex.load(path, self.vectors(growing, side), stamps)
-            return _Kept(index, trained, now[: stamps.index(index.stamp)])
-        index = FaissIndex.build(self.vectors(growing, side), stamp=stamps[-1])
-        _try_to_save(index, path)
-        return _Kept(index, trained, now)
+            index = FaissIndex.load(path, self.vectors(side), stamps)
+            return index, now[: stamps.index(index.stamp)]
+        index = FaissIndex.build(self.vectors(side), stamp=stamps[-1])
+        with suppress(OSError):  # if it cannot be written, it is built each time
+            path.parent.mkdir(exist_ok=True)
+            index.save(path)
+        return index, now
 
+    def nearest(
+        self, entity: int, side: str, among: str, top: int, ann: bool
+    ) -> tuple[Ids, Tensor]:
+        """Find the entities of ``among`` nearest to one of ``side``, itself left out.
 
-def _stamps(growing: Growing) -> list[str]:
-    """Identifiers of the states of a run: before its first addition, after it, and so on."""
-    assert growing.store is not None
-    times = [f"{addition.number} {addition.time}" for addition, _ in growing.additions]
-    return [f"{growing.store.base} {state}" for state in ("0", *times)]
-
-
-def _try_to_save(index: FaissIndex, path: Path) -> None:
-    """Save the index, unless the folder is not writable; it is then built again each time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(exist_ok=True)
-        index.save(path)
-
-
-def neighbours(
-    growing: Growing, indexes: Indexes, entity: int, side: str, among: str, top: int, ann: bool
-) -> tuple[Ids, Tensor]:
-    """Find the entities of ``among`` nearest to one of ``side``, itself left out.
-
-    Returns:
-        ids int64[k] and cosines float32[k], the highest first; k is ``top`` or all there are.
-    """
-    if top < 1:
-        raise ConfigError(f"top is {top}; it must be at least 1")
-    query = indexes.take(growing, side, np.array([entity]))
-    if not query.any():
-        raise InputError(
-            f"nothing known reaches {growing.sides[side].entities[entity]!r}, so it has no vector",
-            remedy="add triples that join it to known entities",
-        )
-    n = len(growing.sides[among].entities)
-    allowed = torch.ones(n, dtype=torch.bool)
-    if among == side:
-        allowed[entity] = False
-    index = indexes.get(growing, among, ann)
-    allowed &= growing.sides[among].has_vector().cpu()  # no vector, no cosine
-    cosines, ids = (found[0] for found in index.search(query, min(top, n), allowed=allowed))
-    return ids[ids >= 0].numpy(), cosines[ids >= 0]
+        Returns:
+            ids int64[k] and cosines float32[k], the highest first; k is ``top`` or all there are.
+        """
+        if top < 1:
+            raise ConfigError(f"top is {top}; it must be at least 1")
+        query, graph = self._take(side, np.array([entity])), self._growing.sides[among]
+        if not query.any():
+            raise InputError(
+                f"nothing known reaches {self._growing.sides[side].entities[entity]!r}, so it has "
+                "no vector",
+                remedy="add triples that join it to known entities",
+            )
+        allowed = graph.has_vector().clone()  # no vector, no cosine
+        if among == side:
+            allowed[entity] = False
+        top = min(top, len(graph.entities))
+        cosines, ids = (x[0] for x in self.get(among, ann).search(query, top, allowed=allowed))
+        return ids[ids >= 0].numpy(), cosines[ids >= 0]

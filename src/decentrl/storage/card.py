@@ -55,9 +55,6 @@ def model_card(
     return "\n".join(lines) + "\n"
 
 
-alignment_card = prediction_card = model_card
-
-
 def quality_of(card: str) -> str:
     """The part of a card about quality; empty if there is none."""
     found = re.search(rf"{QUALITY}.*?\|(?=\n\n)", card, re.DOTALL)
