@@ -250,7 +250,7 @@ def drift(
 
     opened, others = open_test(run, links, triples)
     with load_model(opened, device) as model:
-        found: Drift = model.drift(**others)
+        found: Drift = model.drift(*others.values())
     todo, why = advice(found, run)
     if as_json:
         print_json({**asdict(found), "advice": todo, "because": why})
