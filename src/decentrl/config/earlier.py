@@ -42,7 +42,7 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "prediction": {
         "model": {
             "encoder": "dan", "dim": 512, "layers": 2, "relations": "multiply", "residual": True,
-            "context": True, "bases": 4, "composition": "correlate", "own": "off",
+            "context": True, "own": "off",
             "output": "tied", "hidden": 1.0, "reuse": 1, "dropout": 0.3,
         },
         "decoder": {
@@ -64,7 +64,7 @@ _FIXED = {
         "distillation": ("head",),
     },
     "prediction": {
-        "model": ("relations", "residual", "context", "bases", "composition"),
+        "model": ("relations", "residual", "context"),
         "decoder": ("channels", "kernel", "constant"),
         "distillation": ("head",),
         "loss": ("level",),
