@@ -18,6 +18,7 @@ from decentrl.nn.aggregate import (
     segment_sum,
     weighted_sum,
 )
+from decentrl.scorers.encoder import Encoded
 from decentrl.scorers.registry import register_prediction_encoder
 from studies.rivals.baseline_view import BaselineView
 from studies.rivals.layered import RivalEncoder
@@ -56,6 +57,7 @@ class LAN(RivalEncoder):
     """
 
     input_dropout = 0.2
+    """Share of the entities whose input embedding is left out in a step, as if they were new."""
 
     def __init__(self, config: PredictionConfig, n_entities: int, n_relations: int) -> None:
         super().__init__()
@@ -66,6 +68,14 @@ class LAN(RivalEncoder):
         self.score = nn.Linear(dim, 1, bias=False)
         for weight in (self.entities, self.relations, self.key.weight, self.score.weight):
             nn.init.xavier_uniform_(weight)
+
+    def forward(
+        self, view: BaselineView, inputs: Tensor, kept: tuple[Tensor, ...] | None = None
+    ) -> Encoded:
+        if self.training:
+            drawn = torch.rand(len(inputs), 1, device=inputs.device)
+            inputs = inputs * (drawn >= self.input_dropout)
+        return super().forward(view, inputs, kept)
 
     def network(self, view: BaselineView, h: Tensor, kept: Tensor | None = None) -> Tensor:
         """Input embeddings [n_entities, dim] → vectors of that shape, 0 without neighbours."""

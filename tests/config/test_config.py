@@ -214,9 +214,8 @@ def test_a_wrong_file_is_refused_the_same_way(written: str, message: str) -> Non
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match="no preset 'big'; there are: .*paper.* DECENTRL_PLUGINS to the module"
-    ):
+    message = r"no preset 'big'; there are: .*paper.* DECENTRL_PLUGINS to the module"
+    with pytest.raises(ConfigError, match=message):
         Config.from_preset("big")
 
 

@@ -89,3 +89,17 @@ def test_gradients_are_those_of_the_formula() -> None:
     e = randn(N, D).requires_grad_()
     weights = model.relations, model.key.weight, model.score.weight
     assert gradcheck(lambda e, *_: model.network(view, e), (e, *weights))
+
+
+def test_some_input_embeddings_are_not_read_while_training() -> None:
+    model, view, e = make(), view_of(), randn(N, D)
+    known = list[Tensor]()
+    for seed in range(60):
+        torch.manual_seed(seed)
+        found, _ = model.train()(view, e)
+        torch.manual_seed(seed)
+        known.append(torch.rand(N, 1) >= 0.2)
+        # A row is there or it is 0.
+        torch.testing.assert_close(found, model.eval()(view, e * known[-1])[0])
+    assert 0.7 < torch.stack(known).double().mean() < 0.9
+    assert torch.equal(model.eval()(view, e)[0], model.network(view, e))
