@@ -107,11 +107,6 @@ class TableSettings(PredictionEncoderSettings):
         return 0
 
 
-def _named(base: type[Any], key: str, *names: str) -> dict[str, type[Any]]:
-    """Dataclasses that differ from their base in the name alone."""
-    return {name: type(base.__name__, (base,), {key: name}) for name in names}
-
-
 ENCODERS: dict[str, type[PredictionEncoderSettings]] = {
     "dan": PredictionDANSettings,
     "reflection": PredictionReflectionSettings,
@@ -170,12 +165,17 @@ class TuckERDecoder(DecoderSettings):
     batch_norm: bool = setting(False, "normalise over a batch and drop out within, as in its paper")
 
 
+def _named(base: type[DecoderSettings], *names: str) -> dict[str, type[DecoderSettings]]:
+    """Dataclasses that differ from their base in the name alone."""
+    return {name: type(base.__name__, (base,), {"name": name}) for name in names}
+
+
 DECODERS: dict[str, type[DecoderSettings]] = {
-    **_named(DistanceDecoder, "name", "transe"),
-    **_named(DecoderSettings, "name", "distmult", "complex"),
-    **_named(DistanceDecoder, "name", "rotate"),
+    **_named(DistanceDecoder, "transe"),
+    **_named(DecoderSettings, "distmult", "complex"),
+    **_named(DistanceDecoder, "rotate"),
     "tucker": TuckERDecoder,
-    **_named(DecoderSettings, "name", "conve"),
+    **_named(DecoderSettings, "conve"),
 }
 _COMPLEX = DECODERS["complex"]()
 
