@@ -16,7 +16,7 @@ from rich.console import Console
 
 from decentrl.cli.ask import read_results
 from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
-from decentrl.cli.printers import PRINTERS, announce
+from decentrl.cli.printers import PRINTERS
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
 from decentrl.runs.report.collect import pick_samples
@@ -134,19 +134,36 @@ class Plan:
 
 
 def _announce(console: Console, sources: Any, task: Any) -> None:
-    """What is read, and what was held out of it."""
-    announce(console, task)
-    option, what, none = PRINTERS[kind_for(task).name].held_out
+    """What is read, what reading it left out, and what was held out of it."""
+    kind = kind_for(task)
+    graphs = {f"{name}: " * kind.two_graphs: getattr(task, name) for name in kind.graphs}
+    entities, triples = (
+        " + ".join(f"{len(getattr(graph, part)):,}" for graph in graphs.values())
+        for part in ("entities", "triples")
+    )
+    if kind.two_graphs:
+        held = f"{triples} triples, {len(task.train):,} training and {len(task.test):,} test links"
+    else:
+        held = f"{len(task.graph.relations):,} relations, {triples} training, "
+        held += f"{len(task.valid):,} validation and {len(task.test):,} test triples"
+        if task.auxiliary is not None:
+            held += f"; {len(task.auxiliary):,} arrive after training"
+    lines = [f"{task.name}: {entities} entities, {held}"]
+    lines += [
+        f"{side}{graph.counts.duplicates:,} duplicate triples dropped, "
+        f"{graph.counts.literals:,} with a literal set aside"
+        for side, graph in graphs.items()
+        if graph.counts.duplicates or graph.counts.literals
+    ]
+    option, what, none = PRINTERS[kind.name].held_out
     if isinstance(sources, Grown):
-        print_lines(
-            console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned"
-        )
+        lines.append(f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
     elif not sources.dataset and not getattr(sources, option) and len(task.test):
-        print_lines(
-            console,
+        lines.append(
             f"no --{option.replace('_', '-')}: {len(task.test):,} {what} ({sources.holdout:.0%}) "
-            f"were held out to test on; --holdout 0 {none}",
+            f"were held out to test on; --holdout 0 {none}"
         )
+    print_lines(console, *lines)
 
 
 def _refuse_changes(asked: Plan, begun: Plan) -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.console import Results, number, plain_table, print_lines
-
-if TYPE_CHECKING:
-    from decentrl.storage.kinds import AnyTask
 
 METRICS = {f"hits@{k}": (f"Hits@{k}", 1, 100) for k in (1, 3, 10)}
 METRICS |= {"mrr": ("MRR", 3, 1), "mr": ("MR", 1, 1)}
@@ -33,34 +29,6 @@ class Printer:
     samples: Callable[[Sequence[Results]], Table]
     next_step: str  # what to do with the RUN
     finish: str  # what comes after training
-
-
-def announce(console: Console, task: AnyTask) -> None:
-    """What a task holds, and what reading it left out."""
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.storage.kinds import kind_for
-
-    kind = kind_for(task)
-    graphs = {name: getattr(task, name) for name in kind.graphs}
-    entities = " + ".join(f"{len(graph.entities):,}" for graph in graphs.values())
-    triples = " + ".join(f"{len(graph.triples):,}" for graph in graphs.values())
-    if isinstance(task, AlignmentTask):
-        counts = (
-            f"{triples} triples, {len(task.train):,} training and {len(task.test):,} test links"
-        )
-    else:
-        counts = f"{len(task.graph.relations):,} relations, {triples} training, "
-        counts += f"{len(task.valid):,} validation and {len(task.test):,} test triples"
-        if task.auxiliary is not None:
-            counts += f"; {len(task.auxiliary):,} arrive after training"
-    print_lines(console, f"{task.name}: {entities} entities, {counts}")
-    for name, graph in graphs.items():
-        if graph.counts.duplicates or graph.counts.literals:
-            side = f"{name}: " if kind.two_graphs else ""
-            console.print(
-                f"{side}{graph.counts.duplicates:,} duplicate triples dropped, "
-                f"{graph.counts.literals:,} with a literal set aside"
-            )
 
 
 # Alignment
