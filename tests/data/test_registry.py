@@ -92,15 +92,22 @@ def test_the_root_is_the_environment_or_the_cache(
     assert data_root() == Path("/data")
 
 
+def test_the_packaged_datasets_have_the_entities_that_are_listed() -> None:
+    for info in (x for x in list_datasets() if x.packaged):
+        task = load_dataset(info.name)
+        graphs = [task.graph] if isinstance(task, GraphTask) else [task.left, task.right]
+        assert tuple(len(graph.entities) for graph in graphs) == info.entities
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("info", PUBLISHED, ids=lambda x: x.name)
 def test_the_published_datasets_have_the_published_entities(info) -> None:  # type: ignore[no-untyped-def]
     task = load_dataset(info.name.upper())
     if isinstance(task, AlignmentTask):
-        assert (len(task.left.entities), len(task.right.entities)) == info.entities()
+        assert (len(task.left.entities), len(task.right.entities)) == info.entities
         assert (len(task.train), len(task.test)) == (4500, 10500)
     else:
-        assert (len(task.graph.entities),) == info.entities()
+        assert (len(task.graph.entities),) == info.entities
     assert info.present()
 
 

@@ -181,11 +181,9 @@ class FaissIndex(Index):
             if about["format"] != FORMAT or about["stamp"] not in stamps:
                 raise ValueError("it is of other vectors")
             probes = int(about["probes"])
-            dtypes, dims = (centres.dtype, lists.dtype), (centres.dim(), lists.dim())
             if (
-                dtypes != (torch.float32, torch.int32)
-                or dims != (2, 1)
-                or centres.shape[1] != vectors.shape[1]
+                (centres.dtype, lists.dtype) != (torch.float32, torch.int32)
+                or (centres.shape[1:], lists.shape[1:]) != (vectors.shape[1:], ())
                 or len(lists) > len(vectors)
                 or not ((lists >= 0) & (lists < len(centres))).all()
                 or not centres.isfinite().all()
