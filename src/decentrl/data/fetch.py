@@ -74,12 +74,7 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
     try:
         with urlopen(Request(url, headers=headers), timeout=_TIMEOUT) as response:
             # 206 is the rest of the file; 200 is all of it, whatever was asked for.
-            resumed = response.status == 206
-            sent = response.headers.get("Content-Range") or ""
-            if have and resumed and not sent.startswith(f"bytes {have}-"):
-                part.unlink()
-                raise InputError("the server sent another part", file=name, remedy=_AGAIN)
-            size = have if resumed else 0
+            size = have if response.status == 206 else 0
             length = response.headers.get("Content-Length")
             total = size + int(length) if length and length.isdigit() else None
             with part.open("ab" if size else "wb") as file:

@@ -72,7 +72,7 @@ def format_of(file: Path, format: str | None = None) -> str:
         name = format.lower().lstrip(".") or "?"
         problem, remedy = f"unknown format {format!r}", "use one of"
     if name not in FORMATS:
-        known = ", ".join(x if format else f".{x}" for x in FORMATS if x)
+        known = ", ".join(f".{x}" if format is None else x for x in FORMATS if x)
         raise InputError(problem, file=file, remedy=f"{remedy} {known} (files also with .gz)")
     return FORMATS[name]
 
