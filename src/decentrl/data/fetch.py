@@ -24,10 +24,9 @@ _AGAIN = "run the command again: it goes on where it stopped"
 def fetch(
     names: Iterable[str],
     base_url: str | None = None,
-    root: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Download the files of the named datasets below ``root``; the files that were downloaded.
+    """Download the files of the named datasets; returns those that were not there.
 
     ``base_url`` (or DECENTRL_DATA_URL) is the address of a folder with the files of checksums.txt.
     A file that is already there and right is skipped; an interrupted one is continued.
@@ -48,7 +47,7 @@ def fetch(
     base = base.rstrip("/")
     done = []
     for name, checksum in wanted.items():
-        target = data_root(root) / name
+        target = data_root() / name
         if target.is_file() and _sha256(target) == checksum:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)

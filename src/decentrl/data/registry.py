@@ -39,23 +39,21 @@ class DatasetInfo:
     def packaged(self) -> bool:
         return not self.folder
 
-    def path(self, root: str | PathLike[str] | None = None) -> Path:
-        return _WORLD if self.packaged else data_root(root) / self.folder
+    def path(self) -> Path:
+        return _WORLD if self.packaged else data_root() / self.folder
 
-    def missing(
-        self, root: str | PathLike[str] | None = None, open_world: bool = False
-    ) -> list[str]:
+    def missing(self, open_world: bool = False) -> list[str]:
         """The names of the files that are not here: a half fetched dataset must not be read."""
         if self.packaged:
             return []
         files = [x for x in checksums() if x.startswith(self.folder + "/")]
         names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
         wanted = [x for x in names if open_world or not x.startswith("open/")]
-        folder = self.path(root)
+        folder = self.path()
         return [x for x in wanted if not find_file(folder, x, x.replace("pairs", "ent_ids"))]
 
-    def present(self, root: str | PathLike[str] | None = None) -> bool:
-        return not self.missing(root)
+    def present(self) -> bool:
+        return not self.missing()
 
 
 _DATASETS = {
@@ -75,10 +73,8 @@ _DATASETS = {
 }
 
 
-def data_root(root: str | PathLike[str] | None = None) -> Path:
-    """The folder of the datasets: as given, else DECENTRL_DATA, else the user's cache."""
-    if root:
-        return Path(root)
+def data_root() -> Path:
+    """The folder of the datasets: DECENTRL_DATA, else the user's cache."""
     if given := os.environ.get("DECENTRL_DATA"):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -110,7 +106,7 @@ def find_dataset(name: str) -> DatasetInfo:
     return known
 
 
-def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None = None) -> Task:
+def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
     """Read a dataset by name, or any folder of a known layout.
 
     A name wins over a folder in the current directory; write ``./world`` for the latter.
@@ -131,16 +127,16 @@ def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None
             f"{info.name} has no open-world split",
             remedy=f"make one with: decentrl data split {info.name} --share 0.2 --seed 0 -o FOLDER",
         )
-    if missing := info.missing(root, open_world):
+    if missing := info.missing(open_world):
         some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
         raise InputError(
             f"files of {info.name} are missing ({some})",
-            file=info.path(root),
+            file=info.path(),
             remedy="set DECENTRL_DATA to the folder that holds "
             f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
         )
     if not info.packaged:
-        return read_folder(info.path(root), info.name, open_world)
+        return read_folder(info.path(), info.name, open_world)
     task = read_folder(_WORLD, "world")
     assert isinstance(task, AlignmentTask)
     if info.name == "world":
