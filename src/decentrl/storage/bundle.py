@@ -195,7 +195,7 @@ def read_bundle(run: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any,
     if found.name != kind:
         raise BundleError(
             f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
-            f"load it with {found.model}.load"
+            f"load it with {found.name.capitalize()}.load"
         )
     small = sum(x["bytes"] for x in manifest["files"].values()) < LARGE
     files = {name: CheckedFile(folder / name, x, small) for name, x in manifest["files"].items()}
