@@ -87,7 +87,7 @@ class Prediction:
         valid = task.valid[seen[task.valid[:, [0, 2]]].all(axis=1)]
         file = write(labels(graph, valid), folder / "valid.tsv")
         self.test, self.folder = labels(graph, task.test), folder
-        self.task = GraphTask.read(known, file, test_share=0)
+        self.task = GraphTask.read(known, file, 0)
         self.later = {"": labels(graph, task.auxiliary)}
 
     def fit(self, preset: str, settings: list[str]) -> Predictor:

@@ -127,7 +127,7 @@ def _check_data(runs: Sequence[Run]) -> None:
     from decentrl.data.registry import find_dataset, load_dataset
 
     for dataset, opened in sorted({(run.dataset, run.unseen > 0) for run in runs}):
-        if find_dataset(dataset).missing(None, opened):
+        if find_dataset(dataset).missing(opened):
             try:
                 load_dataset(dataset, opened)  # its message names the remedy
             except InputError as error:

@@ -17,8 +17,8 @@ from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
+from decentrl.data.registry import as_alignment_task
 from decentrl.data.results import Evaluation, ResultTable
-from decentrl.data.tasks import as_alignment_task
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.links import evaluate_links
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends

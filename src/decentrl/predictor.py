@@ -16,13 +16,12 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
 from decentrl.data.questions import Question
+from decentrl.data.registry import as_graph_task
 from decentrl.data.results import Evaluation, ResultTable
-from decentrl.data.tasks import as_graph_task
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.filtered import rank_answers
-from decentrl.evaluation.frequency import frequency_scores
-from decentrl.evaluation.groups import answer_metrics, metrics_by_group
+from decentrl.evaluation.groups import answer_metrics, frequency_scores, metrics_by_group
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.prediction_state import PredictionState, known_valid, splits_of, view_of

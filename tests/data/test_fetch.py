@@ -59,6 +59,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     sums = {name: hashlib.sha256(body).hexdigest() for name, body in FILES.items()}
@@ -79,7 +84,7 @@ def here(root: Path) -> dict[str, bytes]:
 
 def test_the_files_of_a_dataset_arrive(server: Server, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    done = fetch(["wn18rr"], server.url, tmp_path, lambda *x: seen.append(x))
+    done = fetch(["wn18rr"], server.url, lambda *x: seen.append(x))
     assert here(tmp_path) == FILES
     assert len(done) == 2
     assert seen[-1][1] == seen[-1][2] == len(FILES[seen[-1][0]])
@@ -89,16 +94,15 @@ def test_the_address_may_come_from_the_environment(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DECENTRL_DATA_URL", server.url + "/")
-    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
     fetch(["wn18rr"])
     assert here(tmp_path) == FILES
 
 
 def test_good_files_are_not_fetched_again_and_bad_ones_are(server: Server, tmp_path: Path) -> None:
-    fetch(["wn18rr"], server.url, tmp_path)
+    fetch(["wn18rr"], server.url)
     server.asked.clear()
     (tmp_path / NAMES[0]).write_bytes(b"damaged")
-    assert fetch(["wn18rr"], server.url, tmp_path) == [tmp_path / NAMES[0]]
+    assert fetch(["wn18rr"], server.url) == [tmp_path / NAMES[0]]
     assert server.asked == [(NAMES[0], None)]
     assert here(tmp_path) == FILES
 
@@ -109,10 +113,10 @@ def test_an_interrupted_transfer_goes_on_where_it_stopped(
 ) -> None:
     server.ranges, server.stop_after = ranges, 1000
     with pytest.raises(InputError, match=r"stopped after 1,000 of 320,000 bytes; run .* again"):
-        fetch(["wn18rr"], server.url, tmp_path)
+        fetch(["wn18rr"], server.url)
     assert {x: len(y) for x, y in here(tmp_path).items()} == {NAMES[0] + ".part": 1000}
     server.stop_after = None
-    fetch(["wn18rr"], server.url, tmp_path)
+    fetch(["wn18rr"], server.url)
     # A server that does not understand Range sends all of it, and the part is written anew.
     assert server.asked[1] == (NAMES[0], "bytes=1000-")
     assert here(tmp_path) == FILES
@@ -122,39 +126,39 @@ def test_a_part_that_is_already_whole_only_needs_its_name(server: Server, tmp_pa
     part = tmp_path / (NAMES[0] + ".part")
     part.parent.mkdir()
     part.write_bytes(FILES[NAMES[0]])
-    fetch(["wn18rr"], server.url, tmp_path)
+    fetch(["wn18rr"], server.url)
     assert here(tmp_path) == FILES
 
 
 def test_a_corrupted_file_is_named_and_removed(server: Server, tmp_path: Path) -> None:
     server.files[NAMES[1]] = b"something else"
     with pytest.raises(InputError, match=r"WN18RR/test\.tsv\.gz: .*SHA-256 differs"):
-        fetch(["wn18rr"], server.url, tmp_path)
+        fetch(["wn18rr"], server.url)
     assert set(here(tmp_path)) == {NAMES[0]}
     server.files = dict(FILES)
-    fetch(["wn18rr"], server.url, tmp_path)
+    fetch(["wn18rr"], server.url)
     assert here(tmp_path) == FILES
 
 
 def test_a_missing_file_and_a_missing_server_are_told_apart(server: Server, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"answered 404 Not Found .*check the address"):
-        fetch(["wn18rr"], server.url + "/elsewhere", tmp_path)
+        fetch(["wn18rr"], server.url + "/elsewhere")
     with pytest.raises(InputError, match=r"failed \(.*refused.*\)"):
-        fetch(["wn18rr"], "http://127.0.0.1:1/", tmp_path)
+        fetch(["wn18rr"], "http://127.0.0.1:1/")
 
 
 def test_there_is_no_address_built_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DECENTRL_DATA_URL", raising=False)
     with pytest.raises(InputError, match="give --base-url or set DECENTRL_DATA_URL"):
-        fetch(["wn18rr"], None, tmp_path)
+        fetch(["wn18rr"], None)
     with pytest.raises(InputError, match="no web address"):
-        fetch(["wn18rr"], "file:///data", tmp_path)
+        fetch(["wn18rr"], "file:///data")
 
 
 def test_names_are_checked_before_anything_is_fetched(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean wn18rr"):
-        fetch(["wn18r"], "http://127.0.0.1:1/", tmp_path)
-    assert fetch(["world"], None, tmp_path) == []
+        fetch(["wn18r"], "http://127.0.0.1:1/")
+    assert fetch(["world"], None) == []
 
 
 def test_every_published_dataset_has_checksums() -> None:

@@ -35,16 +35,6 @@ class Capsule:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-class Interchange:
-    """A data frame of some library that has the older protocol alone."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        return self._table.__dataframe__(nan_as_null, allow_copy)
-
-
 def table(rows: list[tuple[str, ...]], names: list[str]) -> pa.Table:
     return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
@@ -75,7 +65,6 @@ SOURCES: dict[str, Callable[[list[tuple[str, ...]], list[str]], Any]] = {
         "weight", pa.array([0.5] * len(rows))
     ),
     "capsule": lambda rows, names: Capsule(table(rows, names)),
-    "interchange": lambda rows, names: Interchange(table(rows, names)),
 }
 
 
@@ -120,7 +109,6 @@ def test_splits_in_memory_are_read_like_files(make: Callable[..., Any]) -> None:
 
 def test_columns_for_additions() -> None:
     assert read_columns(TRIPLES) == [list(x) for x in zip(*TRIPLES, strict=True)]
-    assert read_columns([("a", "b")], 2) == [["a"], ["b"]]
     assert read_columns([]) == [[], [], []]
     assert read_columns(np.array(TRIPLES)) == read_columns(TRIPLES)
     assert {type(x) for x in read_columns(np.array(TRIPLES))[0]} == {str}
@@ -179,6 +167,5 @@ def test_a_bad_link_is_named_with_its_row() -> None:
 def test_neither_pandas_nor_polars_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
-    for source in (Capsule(table(TRIPLES, NAMES)), Interchange(table(TRIPLES, NAMES))):
-        assert KnowledgeGraph.read(source).content_hash() == EXPECTED
+    assert KnowledgeGraph.read(Capsule(table(TRIPLES, NAMES))).content_hash() == EXPECTED
     assert len(read_memory([("a", "b")], LINK)) == 1

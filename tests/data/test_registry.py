@@ -50,20 +50,26 @@ def test_an_unknown_name_lists_the_nearest() -> None:
         load_dataset("dbp15k/zh")
 
 
-def test_missing_files_say_where_to_get_them(tmp_path: Path) -> None:
+def test_missing_files_say_where_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
     with pytest.raises(
         InputError, match=r"set DECENTRL_DATA .* FB15K-237, or run: decentrl data fetch"
     ):
-        load_dataset("fb15k-237", root=str(tmp_path))
+        load_dataset("fb15k-237")
 
 
-def test_a_half_fetched_dataset_is_not_read(tmp_path: Path) -> None:
+def test_a_half_fetched_dataset_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
     folder = tmp_path / "WN18"
     folder.mkdir()
     for name in ("entities", "relations", "train"):
         (folder / f"{name}.tsv").write_text("0\ta\n" if name != "train" else "a\ta\ta\n")
     with pytest.raises(InputError, match=r"files of wn18 are missing \(test, valid\)"):
-        load_dataset("wn18", root=str(tmp_path))
+        load_dataset("wn18")
 
 
 def test_a_file_is_no_dataset(tmp_path: Path) -> None:
@@ -92,15 +98,22 @@ def test_the_root_is_the_environment_or_the_cache(
     assert data_root() == Path("/data")
 
 
+def test_the_packaged_datasets_have_the_entities_that_are_listed() -> None:
+    for info in (x for x in list_datasets() if x.packaged):
+        task = load_dataset(info.name)
+        graphs = [task.graph] if isinstance(task, GraphTask) else [task.left, task.right]
+        assert tuple(len(graph.entities) for graph in graphs) == info.entities
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("info", PUBLISHED, ids=lambda x: x.name)
 def test_the_published_datasets_have_the_published_entities(info) -> None:  # type: ignore[no-untyped-def]
     task = load_dataset(info.name.upper())
     if isinstance(task, AlignmentTask):
-        assert (len(task.left.entities), len(task.right.entities)) == info.entities()
+        assert (len(task.left.entities), len(task.right.entities)) == info.entities
         assert (len(task.train), len(task.test)) == (4500, 10500)
     else:
-        assert (len(task.graph.entities),) == info.entities()
+        assert (len(task.graph.entities),) == info.entities
     assert info.present()
 
 

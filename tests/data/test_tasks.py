@@ -11,8 +11,7 @@ import pytest
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.data.registry import load_dataset
-from decentrl.data.tasks import as_alignment_task, as_graph_task, load_task
+from decentrl.data.registry import as_alignment_task, as_graph_task, load_dataset, load_task
 from decentrl.errors import InputError
 
 LEFT = [("a", "r", "b"), ("b", "r", "c"), ("c", "r", "a"), ("a", "s", "c"), ("b", "s", "a")]
@@ -99,5 +98,5 @@ def test_a_task_prints_its_sizes() -> None:
     assert links == (
         f"AlignmentTask('left-right', {graph}, {graph}, 2 links, 0 to validate, 0 to test)"
     )
-    task = GraphTask.read(LEFT, valid_share=0, test_share=0)
+    task = GraphTask.read(LEFT, 0, 0)
     assert repr(task) == f"GraphTask('graph', {graph}, 0 to validate, 0 to test)"

@@ -140,7 +140,7 @@ def test_the_order_of_ranks_is_that_of_the_answers() -> None:
     # 3 answers 4 questions best of all, 0 worst: the rank tells the answer.
     scores = torch.arange(N, dtype=torch.float64)
     asked = questions([(0, 1, 4), (0, 1, 0), (2, 0, 3), (1, 1, 2)])
-    ranks = rank_answers(lambda e, _: scores.expand(len(e), N), asked, questions([]), N)
+    ranks = rank_answers(lambda e, _: scores.repeat(len(e), 1), asked, questions([]), N)
     assert (N - 1 - ranks.better).tolist() == asked.answers.tolist()
 
 

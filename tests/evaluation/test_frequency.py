@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decentrl.evaluation.frequency import frequency_scores, relation_categories
+from decentrl.evaluation.groups import frequency_scores, relation_categories
 from decentrl.graph.queries import Queries
 
 N, R = 4, 3

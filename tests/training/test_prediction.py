@@ -15,7 +15,7 @@ from torch import Tensor
 from decentrl.config import PredictionConfig
 from decentrl.config.shared import Distillation
 from decentrl.evaluation.filtered import rank_answers
-from decentrl.evaluation.frequency import frequency_scores
+from decentrl.evaluation.groups import frequency_scores
 from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries

@@ -29,12 +29,12 @@ def list_command(as_json: Json = False) -> None:
     datasets = list_datasets()
     if as_json:
         names = ("name", "kind", "entities", "open_world", "present")
-        rows = [(x.name, x.kind, list(x.entities()), x.open_world, x.present()) for x in datasets]
+        rows = [(x.name, x.kind, list(x.entities), x.open_world, x.present()) for x in datasets]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     table = plain_table("", "dataset", "kind", "entities", "open world", "files")
     for info in datasets:
-        entities = " + ".join(f"{n:,}" for n in info.entities())
+        entities = " + ".join(f"{n:,}" for n in info.entities)
         world = "yes" if info.open_world else "by split"
         table.add_row(
             info.name, info.kind, entities, world, "here" if info.present() else "missing"

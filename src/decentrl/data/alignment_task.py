@@ -89,13 +89,12 @@ class AlignmentTask:
         test_links: Source | None = None,
         valid_links: Source | None = None,
         format: str | None = None,
-        links_format: str | None = None,
     ) -> AlignmentTask:
         """Read two graphs and their links, from files or memory.
 
         Links are two columns of a TSV, CSV or Parquet file, owl:sameAs statements of an RDF file,
-        rows (left, right), an array or a data frame. ``format`` and ``links_format`` override the
-        extensions of files.
+        rows (left, right), an array or a data frame. ``format`` overrides the extensions of the
+        graphs' files.
         """
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
         graphs = as_graph(left, format), as_graph(right, format)
@@ -104,7 +103,7 @@ class AlignmentTask:
         # Training links are read first: a test link that repeats one is the test file's fault.
         given = {"training": links, "validation": valid_links, "test": test_links}
         train, valid, test = (
-            NO_LINKS if source is None else sets.add(read_table(source, LINK, links_format), what)
+            NO_LINKS if source is None else sets.add(read_table(source, LINK), what)
             for what, source in given.items()
         )
         return replace(task, train=train, valid=valid, test=test)

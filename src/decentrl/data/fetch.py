@@ -24,10 +24,9 @@ _AGAIN = "run the command again: it goes on where it stopped"
 def fetch(
     names: Iterable[str],
     base_url: str | None = None,
-    root: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Download the files of the named datasets below ``root``; the files that were downloaded.
+    """Download the files of the named datasets; returns those that were not there.
 
     ``base_url`` (or DECENTRL_DATA_URL) is the address of a folder with the files of checksums.txt.
     A file that is already there and right is skipped; an interrupted one is continued.
@@ -48,7 +47,7 @@ def fetch(
     base = base.rstrip("/")
     done = []
     for name, checksum in wanted.items():
-        target = data_root(root) / name
+        target = data_root() / name
         if target.is_file() and _sha256(target) == checksum:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,12 +73,7 @@ def _download(url: str, part: Path, name: str, progress: Progress | None) -> Non
     try:
         with urlopen(Request(url, headers=headers), timeout=_TIMEOUT) as response:
             # 206 is the rest of the file; 200 is all of it, whatever was asked for.
-            resumed = response.status == 206
-            sent = response.headers.get("Content-Range") or ""
-            if have and resumed and not sent.startswith(f"bytes {have}-"):
-                part.unlink()
-                raise InputError("the server sent another part", file=name, remedy=_AGAIN)
-            size = have if resumed else 0
+            size = have if response.status == 206 else 0
             length = response.headers.get("Content-Length")
             total = size + int(length) if length and length.isdigit() else None
             with part.open("ab" if size else "wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -67,32 +68,31 @@ class GraphTask:
     @classmethod
     def read(
         cls,
-        triples: Source,
-        valid: Source | None = None,
-        test: Source | None = None,
+        triples: KnowledgeGraph | Source,
+        valid: float | Source = 0.1,
+        test: float | Source = 0.1,
         format: str | None = None,
         *,
-        valid_share: float = 0.1,
-        test_share: float = 0.1,
         seed: int = 0,
     ) -> GraphTask:
         """Read training triples, and those to validate and to test on, from files or memory.
 
-        Without ``valid`` or ``test``, a random share of the training triples is held out.
-        ``format`` overrides the extensions of files.
+        Args:
+            valid, test: triples, or the random share of the training triples to hold out.
+            format: of files, where their extensions do not say it.
         """
-        given = {"training": triples, "validation": valid, "test": test}
-        tables = {
-            what: read_table(source, format=format)
-            for what, source in given.items()
-            if source is not None
-        }
+        given: dict[str, Any] = {"validation": valid, "test": test}
+        shares = [x if isinstance(x, float | int) else 0 for x in given.values()]
+        given = {what: x for what, x in given.items() if not isinstance(x, float | int)}
+        if isinstance(triples, KnowledgeGraph) and not given:  # keeps its ids
+            return cls.from_graph("graph", triples, shares[0], shares[1], seed)
+        given = {"training": triples} | given
+        tables = {what: read_table(source, format=format) for what, source in given.items()}
         graph = KnowledgeGraph.of_labels(tables.values())
         sets = DisjointSets("triple", graph.columns)
         rows = {what: sets.add(table, what) for what, table in tables.items()}
         train = graph.holding(tables["training"])
-        shares = (valid_share if valid is None else 0, test_share if test is None else 0)
-        task = cls.from_graph(source_name(triples, "graph"), train, *shares, seed)
+        task = cls.from_graph(source_name(triples, "graph"), train, shares[0], shares[1], seed)
         held = rows.get("validation", task.valid), rows.get("test", task.test)
         return replace(task, valid=held[0], test=held[1])
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from decentrl.data.memory import Source, in_memory, label_columns
+from decentrl.data.memory import Source, read_memory
 from decentrl.data.readers import read_table
 from decentrl.data.table import TRIPLE, Columns, Table, distinct_labels, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
-from decentrl.errors import InputError
 
 NO_TRIPLES = np.empty((0, 3), np.int64)
 
@@ -59,14 +59,7 @@ class KnowledgeGraph:
         cls, heads: Iterable[str], relations: Iterable[str], tails: Iterable[str]
     ) -> KnowledgeGraph:
         """The graph of the triples (heads[i], relations[i], tails[i]); there may be none."""
-        columns = [list(heads), list(relations), list(tails)]
-        if len({len(c) for c in columns}) != 1:
-            sizes = ", ".join(str(len(c)) for c in columns)
-            raise InputError(
-                f"heads, relations and tails differ in number ({sizes})",
-                remedy="give one of each per triple",
-            )
-        table = label_columns(columns, TRIPLE, in_memory("triples"))
+        table = read_memory(zip_longest(heads, relations, tails))
         return cls.of_labels([table]).holding(table)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Triples and links that are in memory: rows, arrays, data frames and Arrow tables.
 
-Data frames are read through the Arrow PyCapsule interface, or the older data frame interchange
-protocol, so that neither pandas nor polars is imported.
+Data frames are read through the Arrow PyCapsule interface, which pandas has since 2.2, so that
+neither pandas nor polars is imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.interchange
 
 from decentrl.data.table import LINK, TRIPLE, Table, named_columns, string_columns
 from decentrl.errors import InputError
@@ -27,40 +26,26 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-class InterchangeFrame(Protocol):
-    """A data frame of a library that has only the older interchange protocol."""
-
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any: ...
-
-
-Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | InterchangeFrame
+Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table."""
-
-
-def in_memory(what: str) -> Table:
-    """An empty table that names its rows in errors as ``what``, such as triples."""
-    return Table(Path(), (), lambda row: row, memory=what)
 
 
 def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
-    place = in_memory("links" if names == LINK else "triples")
-    frame = None
-    try:
-        if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+    what = "links" if names == LINK else "triples"
+    place = Table(Path(), (), lambda row: row, memory=what)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        try:
             frame = pa.table(source)
-        elif hasattr(source, "__dataframe__"):
-            frame = pyarrow.interchange.from_dataframe(source)
-    except (pa.ArrowException, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise place.error(
-            f"this {type(source).__name__} is no table of text ({first_line(error)})",
-            remedy="convert its labels to text, for example with astype(str)",
-        ) from None
-    if frame is not None:
+        except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
+            raise place.error(
+                f"this {type(source).__name__} is no table of text ({first_line(error)})",
+                remedy="convert its labels to text, for example with astype(str)",
+            ) from None
         return arrow_columns(frame, names, place)
     if not isinstance(source, Iterable) or isinstance(source, bytes):
         raise InputError(
-            f"{type(source).__name__} is no source of {place.memory}",
+            f"{type(source).__name__} is no source of {what}",
             remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
         )
     rows = list(source)
@@ -69,27 +54,22 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
             isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
         )
         if not whole or len(row) != len(names):
-            problem = f"{row!r} is none of the {place.memory}"
-            raise place.error(problem, i, f"give ({', '.join(names)})")
-    return label_columns(list(zip(*rows, strict=True)) or [()] * len(names), names, place)
+            raise place.error(f"{row!r} is none of the {what}", i, f"give ({', '.join(names)})")
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    for column, name in zip(columns, names, strict=True):
+        if not all(map(_is_text, column)):
+            i, label = next((i, x) for i, x in enumerate(column) if not _is_text(x))
+            problem = f"the {name} {label!r} is no text"
+            raise place.error(problem, i, "give non-empty strings; convert others with str()")
+    return replace(place, columns=string_columns(columns))
 
 
-def is_text(label: object) -> bool:
+def _is_text(label: object) -> bool:
     """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
     try:
         return isinstance(label, str) and bool(label.encode())
     except UnicodeEncodeError:
         return False
-
-
-def label_columns(columns: Sequence[Sequence[Any]], names: Sequence[str], place: Table) -> Table:
-    """Columns of labels, each checked to be text; ``place`` names the source in errors."""
-    for column, name in zip(columns, names, strict=True):
-        if not all(map(is_text, column)):
-            row, label = next((i, x) for i, x in enumerate(column) if not is_text(x))
-            problem = f"the {name} {label!r} is no text"
-            raise place.error(problem, row, "give non-empty strings; convert others with str()")
-    return replace(place, columns=string_columns(columns))
 
 
 def arrow_columns(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from decentrl.data.delimited import read_delimited
 from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
 from decentrl.data.rdf import read_rdf
-from decentrl.data.table import FORMATS, LINK, TRIPLE, Table, stem
+from decentrl.data.table import FORMATS, TRIPLE, Table, stem
 from decentrl.errors import InputError, warn_left_out
 
 logger = logging.getLogger(__name__)
@@ -38,11 +38,10 @@ def read_table(source: Source, names: tuple[str, ...] = TRIPLE, format: str | No
     return table
 
 
-def read_columns(source: Source, width: int = 3) -> list[list[str]]:
-    """Triples (``width`` 3) or links (2) in labels, by column; in memory there may be none."""
-    names = {2: LINK, 3: TRIPLE}[width]
+def read_columns(source: Source) -> list[list[str]]:
+    """Triples in labels, by column; in memory there may be none."""
     in_file = isinstance(source, str | PathLike)
-    table = read_table(source, names) if in_file else read_memory(source, names)
+    table = read_table(source) if in_file else read_memory(source)
     return [column.to_pylist() for column in table.columns]
 
 
@@ -66,19 +65,16 @@ def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
 
 def format_of(file: Path, format: str | None = None) -> str:
     """One of tsv, csv, parquet, nt, ttl: as given, else by the extension."""
-    names = [x for x in FORMATS if x]
-    if format is not None:
-        found = FORMATS.get(format.lower().lstrip(".")) if format else None
-        problem = f"unknown format {format!r}"
-        remedy = f"use one of {', '.join(names)}"
+    if format is None:
+        name = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
+        problem, remedy = f"the extension .{name} is unknown", "name the format, or use one of"
     else:
-        extension = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
-        found = FORMATS.get(extension)
-        problem = f"the extension .{extension} is unknown"
-        remedy = f"name the format, or use one of .{', .'.join(names)} (each also with .gz)"
-    if found is None:
-        raise InputError(problem, file=file, remedy=remedy)
-    return found
+        name = format.lower().lstrip(".") or "?"
+        problem, remedy = f"unknown format {format!r}", "use one of"
+    if name not in FORMATS:
+        known = ", ".join(f".{x}" if format is None else x for x in FORMATS if x)
+        raise InputError(problem, file=file, remedy=f"{remedy} {known} (files also with .gz)")
+    return FORMATS[name]
 
 
 def read_bytes(file: Path) -> bytes:

@@ -1,18 +1,26 @@
-"""Datasets by name. ``world`` is inside the package; the others lie under one root folder."""
+"""Datasets by name, and tasks of whatever ``fit`` takes: names, tasks, files, data in memory.
+
+The dataset ``world`` is inside the package; the others lie under one root folder.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.layouts import Task, find_file, read_folder
+from decentrl.data.memory import Source
 from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.vocabulary import nearest
 from decentrl.errors import InputError
 
+AnyTask = TypeVar("AnyTask", AlignmentTask, GraphTask)
 _WORLD = Path(__file__).parent / "world"
 _WORLD_SHARE, _WORLD_SEED = 0.2, 0  # of its open-world split
 
@@ -24,46 +32,36 @@ class DatasetInfo:
     name: str
     kind: str  # "alignment" or "prediction"
     folder: str  # below the root; "" if the dataset is inside the package
-    published: tuple[int, ...]  # entities per graph; () if inside the package
+    entities: tuple[int, ...]  # how many each graph has
     open_world: bool
 
     @property
     def packaged(self) -> bool:
         return not self.folder
 
-    def entities(self) -> tuple[int, ...]:
-        """The number of entities of each graph: known of the published, counted in the packaged."""
-        if self.published:
-            return self.published
-        task = load_dataset(self.name)
-        graphs = [getattr(task, x) for x in ("left", "right", "graph") if hasattr(task, x)]
-        return tuple(len(graph.entities) for graph in graphs)
+    def path(self) -> Path:
+        return _WORLD if self.packaged else data_root() / self.folder
 
-    def path(self, root: str | os.PathLike[str] | None = None) -> Path:
-        return _WORLD if self.packaged else data_root(root) / self.folder
-
-    def missing(
-        self, root: str | os.PathLike[str] | None = None, open_world: bool = False
-    ) -> list[str]:
+    def missing(self, open_world: bool = False) -> list[str]:
         """The names of the files that are not here: a half fetched dataset must not be read."""
         if self.packaged:
             return []
         files = [x for x in checksums() if x.startswith(self.folder + "/")]
         names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
         wanted = [x for x in names if open_world or not x.startswith("open/")]
-        folder = self.path(root)
+        folder = self.path()
         return [x for x in wanted if not find_file(folder, x, x.replace("pairs", "ent_ids"))]
 
-    def present(self, root: str | os.PathLike[str] | None = None) -> bool:
-        return not self.missing(root)
+    def present(self) -> bool:
+        return not self.missing()
 
 
 _DATASETS = {
     info.name: info
     for info in (
-        DatasetInfo("world", "alignment", "", (), True),
-        DatasetInfo("world/cldr", "prediction", "", (), True),
-        DatasetInfo("world/geonames", "prediction", "", (), True),
+        DatasetInfo("world", "alignment", "", (1859, 2292), True),
+        DatasetInfo("world/cldr", "prediction", "", (1859,), True),
+        DatasetInfo("world/geonames", "prediction", "", (2292,), True),
         DatasetInfo("dbp15k/zh-en", "alignment", "DBP15K/zh_en", (19388, 19572), True),
         DatasetInfo("dbp15k/ja-en", "alignment", "DBP15K/ja_en", (19814, 19780), True),
         DatasetInfo("dbp15k/fr-en", "alignment", "DBP15K/fr_en", (19661, 19993), True),
@@ -75,10 +73,8 @@ _DATASETS = {
 }
 
 
-def data_root(root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of the datasets: as given, else DECENTRL_DATA, else the user's cache."""
-    if root:
-        return Path(root)
+def data_root() -> Path:
+    """The folder of the datasets: DECENTRL_DATA, else the user's cache."""
     if given := os.environ.get("DECENTRL_DATA"):
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME")
@@ -110,7 +106,7 @@ def find_dataset(name: str) -> DatasetInfo:
     return known
 
 
-def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None = None) -> Task:
+def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
     """Read a dataset by name, or any folder of a known layout.
 
     A name wins over a folder in the current directory; write ``./world`` for the latter.
@@ -131,16 +127,16 @@ def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None
             f"{info.name} has no open-world split",
             remedy=f"make one with: decentrl data split {info.name} --share 0.2 --seed 0 -o FOLDER",
         )
-    if missing := info.missing(root, open_world):
+    if missing := info.missing(open_world):
         some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
         raise InputError(
             f"files of {info.name} are missing ({some})",
-            file=info.path(root),
+            file=info.path(),
             remedy="set DECENTRL_DATA to the folder that holds "
             f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
         )
     if not info.packaged:
-        return read_folder(info.path(root), info.name, open_world)
+        return read_folder(info.path(), info.name, open_world)
     task = read_folder(_WORLD, "world")
     assert isinstance(task, AlignmentTask)
     if info.name == "world":
@@ -148,6 +144,54 @@ def load_dataset(name_or_folder: str, open_world: bool = False, root: str | None
     side = task.left if info.name == "world/cldr" else task.right
     graph = GraphTask.from_graph(info.name, side)
     return split_graph(graph, _WORLD_SHARE, _WORLD_SEED) if open_world else graph
+
+
+def load_task(kind: type[AnyTask], name: str, open_world: bool = False) -> AnyTask:
+    """The dataset of a name or folder; one for the other job is an error."""
+    task = load_dataset(name, open_world)
+    if not isinstance(task, kind):
+        is_one = isinstance(task, GraphTask)
+        problem = "one graph, alignment needs two" if is_one else "two graphs, prediction needs one"
+        job = "alignment" if is_one else "prediction"
+        raise InputError(
+            f"{name} is {problem}", remedy=f"`decentrl data list` shows the datasets for {job}"
+        )
+    return task
+
+
+def as_alignment_task(
+    left: AlignmentTask | KnowledgeGraph | Source,
+    right: KnowledgeGraph | Source | None = None,
+    links: Source | None = None,
+    test_links: Source | None = None,
+    valid_links: Source | None = None,
+) -> AlignmentTask:
+    """The task of two graphs and links, of a dataset (``left`` alone), or a ready one as it is."""
+    if right is not None and links is not None and not isinstance(left, AlignmentTask):
+        return AlignmentTask.read(left, right, links, test_links, valid_links)
+    alone = all(x is None for x in (right, links, test_links, valid_links))
+    if isinstance(left, AlignmentTask) and alone:
+        return left
+    if isinstance(left, str | PathLike) and alone and not Path(left).is_file():
+        return load_task(AlignmentTask, str(left))
+    raise InputError(
+        "alignment needs two graphs and links",
+        remedy="give left, right and links, or a task or the name of a dataset alone",
+    )
+
+
+def as_graph_task(
+    source: GraphTask | KnowledgeGraph | Source,
+    valid: float | Source = 0.1,
+    test: float | Source = 0.0,
+    seed: int = 0,
+) -> GraphTask:
+    """The task of a graph, a file or a dataset, or a ready one as it is; see GraphTask.read."""
+    if isinstance(source, GraphTask):
+        return source
+    if isinstance(source, str | PathLike) and not Path(source).is_file():
+        return load_task(GraphTask, str(source))
+    return GraphTask.read(source, valid, test, seed=seed)
 
 
 def _normal(name: str) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from decentrl.evaluation.ranks import CELLS, TOLERANCE, Ranks, count_above
-from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 
 Score = Callable[[Tensor, Tensor], Tensor]
-"""Score function: entities and relations, int64[b] each → scores of all entities, [b, n]."""
+"""Score function: entities and relations, int64[b] each → scores of all entities, [b, n].
+
+What it returns is overwritten."""
 
 
 def rank_answers(
@@ -49,35 +49,16 @@ def rank_answers(
         slack = tolerance * largest if tolerance else torch.zeros_like(largest)
 
         rows, index = queries.places(chosen)
-        answers = queries.answers[index]
-        at = torch.from_numpy(rows).to(device)
-        right = block[at, torch.from_numpy(answers).to(device)]
+        at, answers = (torch.from_numpy(x).to(device) for x in (rows, queries.answers[index]))
+        right = block[at, answers]
         high, low = right + slack[at], right - slack[at]
-        above, level = count_above(block, at, high, low)
 
-        # Subtract what the other right answers add to the counts: a pair for each of them.
-        has = places[chosen] >= 0
-        sizes = np.where(has, known.sizes[places[chosen]], 0) if len(known) else 0 * chosen
-        others, begins = sizes[rows], known.indptr[places[chosen]][rows]
-        for first, last in _portions(others, CELLS // 8):
-            count = others[first:last]
-            pair = np.repeat(np.arange(first, last), count)
-            offset = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-            other = known.answers[begins[pair] + offset]
-            different = other != answers[pair]
-            which = torch.from_numpy(pair[different]).to(device)
-            values = block[at[which], torch.from_numpy(other[different]).to(device)]
-            up, even = values > high[which], values >= low[which]
-            above.index_add_(0, which, up.to(above.dtype), alpha=-1)
-            level.index_add_(0, which, (even & ~up).to(level.dtype), alpha=-1)
+        # A known answer is behind all others; each ties with itself by its score of before.
+        asked = np.flatnonzero(places[chosen] >= 0)
+        rows, found = known.places(places[chosen][asked])
+        hidden = asked[rows], known.answers[found]
+        block[tuple(torch.from_numpy(x).to(device) for x in hidden)] = -torch.inf
+        above, level = count_above(block, at, high, low)
+        level += right > block[at, answers]
         better[index], tied[index] = above.cpu(), level.cpu()
     return Ranks(better, tied)
-
-
-def _portions(sizes: Ids, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut 0 … n where the sizes add up to about ``limit``."""
-    part = (np.cumsum(sizes) - sizes) // max(1, limit)
-    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(sizes)]
-    for first, last in pairwise(edges):
-        if first < last:
-            yield first, last

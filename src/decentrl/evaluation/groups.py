@@ -1,4 +1,4 @@
-"""Link prediction metrics, over all answers and by group of answers."""
+"""Link prediction metrics, over all answers and by group of answers, and the frequency baseline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from decentrl.evaluation.frequency import relation_categories
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
@@ -60,3 +60,21 @@ def metrics_by_group(
         for group, name, mask in groups
         if mask.any()
     ]
+
+
+def relation_categories(known: Queries) -> list[str]:
+    """Category of each relation, ``1-1``, ``1-N``, ``N-1`` or ``N-N``; N: above 1.5 on average."""
+
+    def many(kinds: range) -> list[str]:
+        sizes = (known.sizes[known.relations == kind] for kind in kinds)
+        return ["N" if len(x) and x.mean() > 1.5 else "1" for x in sizes]
+
+    n = known.n_relations
+    return [f"{h}-{t}" for h, t in zip(many(range(n, 2 * n)), many(range(n)), strict=True)]
+
+
+def frequency_scores(known: Queries, n_entities: int) -> Tensor:
+    """Frequency baseline: how often entities answer relations, [2 · n_relations, n_entities]."""
+    counts = np.zeros((2 * known.n_relations, n_entities), np.float32)
+    np.add.at(counts, (np.repeat(known.relations, known.sizes), known.answers), 1)
+    return torch.from_numpy(counts)

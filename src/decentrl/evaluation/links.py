@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -42,24 +42,18 @@ def evaluate_links(
     """
     found: dict[tuple[str, str, str], Ranks] = {}
     solved: dict[str, Scores] = {}
-    cosines = _Cosines((left, right), links, budget)
-    for direction in DIRECTIONS:
-        for among in ("test", "all"):
-            if among not in candidates:
-                continue
-            cosine, targets = cosines.among_ends() if among == "test" else cosines.among_all()
-            for matcher in MATCHERS:
-                if among == "test" and matcher in solved:  # one matrix serves both directions
-                    scores = replace(solved[matcher].T, kept=cosine.kept)
-                else:
-                    scores = apply_matcher(cosine, matcher, config)
-                if among == "test" and matcher not in solved:
-                    solved[matcher] = replace(scores, kept=None)
-                    if on_test is not None:
-                        on_test(matcher, scores)
-                found[among, direction, matcher] = rank(scores, targets)
-            del cosine, scores  # before the next matrix is made
-        cosines.turn()
+    for direction, among, cosine, targets in _cosines(left, right, links, candidates, budget):
+        for matcher in MATCHERS:
+            if among == "test" and matcher in solved:  # one matrix serves both directions
+                scores = replace(solved[matcher].T, kept=cosine.kept)
+            else:
+                scores = apply_matcher(cosine, matcher, config)
+            if among == "test" and matcher not in solved:
+                solved[matcher] = replace(scores, kept=None)
+                if on_test is not None:
+                    on_test(matcher, scores)
+            found[among, direction, matcher] = rank(scores, targets)
+        del cosine, scores  # before the next matrix is made
     subsets = {"all": torch.ones(len(links), dtype=torch.bool)}
     if unknown is not None:
         subsets |= {"known": ~unknown.cpu(), "unknown": unknown.cpu()}
@@ -73,54 +67,45 @@ def evaluate_links(
     return rows, {m: found["test", DIRECTIONS[0], m] for m in MATCHERS if "test" in candidates}
 
 
-class _Cosines:
-    """Cosines of the ends of links on one side with all entities of the other side.
+def _cosines(
+    left: Tensor, right: Tensor, links: Tensor, candidates: tuple[str, ...], budget: int
+) -> Iterator[tuple[str, str, Scores, Tensor]]:
+    """Cosines of the ends of links on one side with candidates of the other side.
 
     Both kinds of candidates share one matrix, if it keeps to the budget and no entity is in two of
     the links. Its first k columns are the other ends of the links, the rest are all other
     entities, so that the cosines among the ends are computed once for both directions.
+
+    Yields:
+        direction, ``test`` or ``all``, cosines, and the column of each link's own pair, int64[k].
     """
-
-    def __init__(self, sides: tuple[Tensor, Tensor], links: Tensor, budget: int) -> None:
-        self.sides, self.links, self.budget = sides, links, budget
-        self.own = torch.arange(len(links), device=sides[0].device)
-        k, width = len(links), max(len(side) for side in sides)
-        self.shared: Tensor | None = None
-        distinct = all(len(torch.unique(ends)) == k for ends in links.unbind(1))
-        if distinct and fits(k, width, sides[0], budget):
-            self.shared = empty_matrix(k, width, sides[0])
-        self.square = False  # whether the first k columns are filled
-
-    def among_ends(self) -> tuple[Scores, Tensor]:
-        """Cosines among the ends of links, k × k, and the column of each link's own pair."""
-        mine, theirs = (side[ends] for side, ends in zip(self.sides, self.links.T, strict=True))
-        if self.shared is None:
-            return Scores.cosine(mine, theirs, self.budget), self.own
-        kept = self.shared[:, : len(mine)]
-        if not self.square:
-            torch.mm(mine, theirs.t(), out=kept)
-            self.square = True
-        return Scores(mine, theirs, self.budget, kept=kept), self.own
-
-    def among_all(self) -> tuple[Scores, Tensor]:
-        """Cosines with all entities, k × m, and the column of each link's own pair, int64[k]."""
-        others, ids = self.sides[1], self.links[:, 1]
-        if self.shared is None:
-            mine = self.sides[0][self.links[:, 0]]
-            return Scores.cosine(mine, others, self.budget), ids
-        square, own = self.among_ends()
-        rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
-        rest[ids] = False
-        kept = self.shared[:, : len(others)]
-        everything = torch.cat((square.right, others[rest]))
-        torch.mm(square.left, everything[len(ids) :].t(), out=kept[:, len(ids) :])
-        return replace(square, right=everything, kept=kept), own
-
-    def turn(self) -> None:
-        """Swap the two sides."""
-        self.sides, self.links = (self.sides[1], self.sides[0]), self.links.flip(1)
-        if self.square and self.shared is not None:
-            _transpose(self.shared[:, : len(self.links)])
+    k, own = len(links), torch.arange(len(links), device=left.device)
+    ends, width = (left[links[:, 0]], right[links[:, 1]]), max(len(left), len(right))
+    shared = None
+    distinct = all(len(torch.unique(ids)) == k for ids in links.unbind(1))
+    if distinct and fits(k, width, left, budget):
+        shared = empty_matrix(k, width, left)
+        torch.mm(ends[0], ends[1].t(), out=shared[:, :k])
+    for direction, (mine, theirs), others, ids in (
+        (DIRECTIONS[0], ends, right, links[:, 1]),
+        (DIRECTIONS[1], ends[::-1], left, links[:, 0]),
+    ):
+        if shared is None:
+            if "test" in candidates:
+                yield direction, "test", Scores.cosine(mine, theirs, budget), own
+            if "all" in candidates:
+                yield direction, "all", Scores.cosine(mine, others, budget), ids
+            continue
+        if direction != DIRECTIONS[0]:
+            _transpose(shared[:, :k])
+        if "test" in candidates:
+            yield direction, "test", Scores(mine, theirs, budget, kept=shared[:, :k]), own
+        if "all" in candidates:
+            rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
+            rest[ids] = False
+            everything, kept = torch.cat((theirs, others[rest])), shared[:, : len(others)]
+            torch.mm(mine, everything[k:].t(), out=kept[:, k:])
+            yield direction, "all", Scores(mine, everything, budget, kept=kept), own
 
 
 def _transpose(matrix: Tensor, size: int = 512) -> None:

@@ -137,7 +137,7 @@ class KeptModel(ABC, Generic[L]):
         run = state.place
         origin = {"base": store.base, "additions": store.last}
         try:
-            write_bundle(replace(learned.to_bundle(), grown_from=origin), bundle_folder(run))
+            write_bundle(learned.to_bundle(), bundle_folder(run), origin)
             store.fold(bundle_id(run))
         except BaseException:
             if bundle_id(run) != store.base:
@@ -217,8 +217,7 @@ class KeptModel(ABC, Generic[L]):
                 raise ConfigError(f"{place}: this is a bundle; give the run that it belongs to")
             model._swap(learned)
             return model
-        assert bundle.id is not None
-        store = Store(place / STORE, bundle.id, write=durable, grown_from=bundle.grown_from)
+        store = Store(place / STORE, opened.id, write=durable, grown_from=opened.origin)
         try:
             if durable and not opened.is_current():
                 raise BundleError(

@@ -9,7 +9,7 @@ from typing import Any
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.tasks import load_task
+from decentrl.data.registry import load_task
 from decentrl.errors import ConfigError
 from decentrl.growth.growing_model import REFIT
 from decentrl.predictor import Predictor
@@ -66,10 +66,8 @@ class GraphSources:
         """The task; without files of their own, shares of the triples become valid and test."""
         if self.dataset:
             return load_task(GraphTask, self.dataset, self.open_world)
-        others = (name or None for name in (self.valid, self.test, self.format))
-        return GraphTask.read(
-            self.triples, *others, valid_share=valid, test_share=self.holdout, seed=seed
-        )
+        held_out = self.valid or valid, self.test or self.holdout
+        return GraphTask.read(self.triples, *held_out, self.format or None, seed=seed)
 
 
 @dataclass(frozen=True)

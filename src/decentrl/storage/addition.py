@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,13 +32,22 @@ class Addition:
     triples: int
     entities: int  # new ones
     facts: dict[str, Any]  # counts and examples, as JSON
-    folded: bool  # part of the bundle by now
+    folded: bool = False  # part of the bundle by now
+
+    @classmethod
+    def of(cls, growth: Growth, number: int, source: str, facts: Mapping[str, Any]) -> Addition:
+        """The line of what was added just now."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        sizes = len(growth.triples), len(growth.labels)
+        return cls(number, time, growth.side, source, *sizes, dict(facts))
 
     @classmethod
     def from_line(cls, line: Line, folded: bool = False) -> Addition:
         """From what a store keeps."""
-        names = ("number", "time", "side", "source", "triples", "entities", "facts")
-        return cls(**{name: line[name] for name in names}, folded=folded)
+        return cls(**{name: line[name] for name in _KEPT}, folded=folded)
+
+
+_KEPT = [x.name for x in fields(Addition) if x.name != "folded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +83,9 @@ class Growth:
         for start in range(0, len(rows), chunk):
             yield rows[start : start + chunk].tobytes()
 
-    def line(
-        self, number: int, source: str, facts: Mapping[str, Any], crcs: Sequence[int]
-    ) -> dict[str, Any]:
+    def line(self, addition: Addition, crcs: Sequence[int]) -> dict[str, Any]:
         """What a store keeps of an addition, with the CRC-32 of each piece."""
-        return {
-            "number": number,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "side": self.side,
-            "source": source,
-            "triples": len(self.triples),
-            "entities": len(self.labels),
-            "facts": dict(facts),
+        return {name: getattr(addition, name) for name in _KEPT} | {
             "first": self.first,
             "rows": list(self.rows.shape),
             "chunk": _rows_to_a_piece(self.rows.shape[1]),

@@ -139,14 +139,15 @@ class Store:
                 crcs.append(zlib.crc32(piece))
                 key = state.next << _PIECES | place
                 self._connection.execute("INSERT INTO pieces VALUES (?, ?)", (key, piece))
-            content = json.dumps(growth.line(state.next, source, facts, crcs)).encode()
+            addition = Addition.of(growth, state.next, source, facts)
+            content = json.dumps(growth.line(addition, crcs)).encode()
             crc = zlib.crc32(content, state.crc)
             row = state.next, content, crc
             self._connection.execute("INSERT INTO additions VALUES (?, ?, ?)", row)
             side = [growth.first + len(growth.labels), growth.rows.shape[1]]
             sides = {**state.sides, growth.side: side}
             self._change(state, last=state.next, next=state.next + 1, crc=crc, sides=sides)
-        return Addition.from_line(json.loads(content))
+        return addition
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it is part of the bundle."""

@@ -47,8 +47,6 @@ class Bundle(Generic[C, T]):
     """The contents of a bundle; its kind is that of the task.
 
     Weights, vectors and memory of a bundle that was read stay in its files until they are used.
-    ``grown_from`` is the id of the bundle that this one is a later state of; ``id`` is the checksum
-    over all of a bundle that was read.
     """
 
     config: C
@@ -58,12 +56,16 @@ class Bundle(Generic[C, T]):
     card: str
     matching: dict[str, Tensor] = field(default_factory=dict)
     memory: Mapping[str, Tensor] = field(default_factory=dict)
-    grown_from: dict[str, Any] | None = None
-    id: str | None = None
 
 
-def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
-    """Write to a temporary folder beside the target and rename it, so that no half is left."""
+def write_bundle(
+    bundle: Bundle[Any, Any], folder: Path, grown_from: Mapping[str, Any] | None = None
+) -> None:
+    """Write to a temporary folder beside the target and rename it, so that no half is left.
+
+    Args:
+        grown_from: id of the bundle (``base``) and number of ``additions`` to it that are in this.
+    """
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -90,8 +92,8 @@ def write_bundle(bundle: Bundle[Any, Any], folder: Path) -> None:
             "data_sha256": bundle.task.content_hash(),
             "files": {p.name: fingerprint(p) for p in sorted(part.iterdir())},
         }
-        if bundle.grown_from is not None:
-            manifest["grown_from"] = bundle.grown_from
+        if grown_from is not None:
+            manifest["grown_from"] = grown_from
         (part / MANIFEST).write_text(_sealed(manifest), "utf-8")
         for path in part.iterdir():
             path.chmod(0o644)  # safetensors keeps its files private
@@ -151,60 +153,7 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
         # places in one step.
         for left in sorted(target.parent.glob(f".{target.name}.old-*"))[-1:]:
             left.rename(target)
-    return _read_manifest(Path(run), bundle_folder(run))
-
-
-def read_bundle(folder: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any, Any]:
-    """Read and verify a bundle; any damage is a :class:`BundleError` that names the file.
-
-    So is a bundle of another kind than asked for. The tensors of a large bundle are verified when
-    they are first read, and their damage is an error then.
-    """
-    opened = folder if isinstance(folder, Manifest) else _read_manifest(folder, folder)
-    found, manifest, folder = opened.kind, opened.values, opened.folder
-    if found.name != kind:
-        raise BundleError(
-            f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
-            f"load it with {found.model}.load"
-        )
-    small = sum(x["bytes"] for x in manifest["files"].values()) < LARGE
-    files = {name: CheckedFile(folder / name, x, small) for name, x in manifest["files"].items()}
-    tensors = {
-        name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
-    }
-    try:
-        values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
-        labels = _read_labels(files["labels.parquet"], found.label_names)
-        arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
-        return Bundle(
-            found.settings.from_stored(values),
-            found.make_task(manifest["name"], labels, arrays),
-            tensors["weights.safetensors"],
-            tensors["vectors.safetensors"],
-            str(files["README.md"].content(), "utf-8"),
-            dict(tensors.get("matching.safetensors", {})),  # older bundles have none
-            tensors.get("memory.safetensors", {}),
-            opened.origin,
-            opened.id,
-        )
-    except (KeyError, ValueError, ConfigError) as error:
-        raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
-
-
-def bundle_folder(run: str | PathLike[str]) -> Path:
-    """Where the bundle of a run lies; ``run`` may also be the bundle itself."""
-    folder = Path(run)
-    if not folder.is_dir():
-        raise BundleError(f"{folder}: no such run; give the folder that a run has written")
-    return folder if (folder / MANIFEST).exists() else folder / "bundle"
-
-
-def bundle_id(run: str | PathLike[str]) -> str:
-    """The checksum over all of the bundle that a run has now; nothing else is read."""
-    return open_bundle(Path(run)).id
-
-
-def _read_manifest(run: Path, folder: Path) -> Manifest:
+    folder = bundle_folder(run)
     path = folder / MANIFEST
     if not path.is_file():
         if (folder.parent / "config.toml").is_file():
@@ -232,7 +181,56 @@ def _read_manifest(run: Path, folder: Path) -> Manifest:
         remedy = "which this decentrl does not know; upgrade decentrl"
         raise BundleError(f"{path}: it holds a {kind}, {remedy}")
     origin = manifest.get("grown_from")
-    return Manifest(run, folder, manifest, identity, KINDS[kind], manifest["sha256"], origin)
+    return Manifest(Path(run), folder, manifest, identity, KINDS[kind], manifest["sha256"], origin)
+
+
+def read_bundle(run: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any, Any]:
+    """Read and verify a bundle; any damage is a :class:`BundleError` that names the file.
+
+    So is a bundle of another kind than asked for. The tensors of a large bundle are verified when
+    they are first read, and their damage is an error then.
+    """
+    opened = open_bundle(run)
+    found, manifest, folder = opened.kind, opened.values, opened.folder
+    if found.name != kind:
+        raise BundleError(
+            f"{folder}: this run is about {found.about}; ask it with `decentrl {found.ask}`, or "
+            f"load it with {found.name.capitalize()}.load"
+        )
+    small = sum(x["bytes"] for x in manifest["files"].values()) < LARGE
+    files = {name: CheckedFile(folder / name, x, small) for name, x in manifest["files"].items()}
+    tensors = {
+        name: MappedTensors(file) for name, file in files.items() if name.endswith(".safetensors")
+    }
+    try:
+        values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
+        labels = _read_labels(files["labels.parquet"], found.label_names)
+        arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
+        return Bundle(
+            found.settings.from_stored(values),
+            found.make_task(manifest["name"], labels, arrays),
+            tensors["weights.safetensors"],
+            tensors["vectors.safetensors"],
+            str(files["README.md"].content(), "utf-8"),
+            dict(tensors.get("matching.safetensors", {})),  # older bundles have none
+            tensors.get("memory.safetensors", {}),
+        )
+    except (KeyError, ValueError, ConfigError) as error:
+        raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
+
+
+def bundle_folder(run: str | PathLike[str]) -> Path:
+    """Where the bundle of a run lies; ``run`` may also be the bundle itself."""
+    folder = Path(run)
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such run; give the folder that a run has written")
+    itself = any((folder / name).exists() for name in (MANIFEST, "labels.parquet"))
+    return folder if itself else folder / "bundle"
+
+
+def bundle_id(run: str | PathLike[str]) -> str:
+    """The checksum over all of the bundle that a run has now; nothing else is read."""
+    return open_bundle(Path(run)).id
 
 
 def _identity(path: Path) -> tuple[int, ...]:

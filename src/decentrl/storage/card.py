@@ -48,7 +48,7 @@ def model_card(
         "",
         *([quality, ""] if quality else []),
         "```python",
-        f"from decentrl import {kind.model}",
+        f"from decentrl import {kind.name.capitalize()}",
         kind.example,
         "```",
     ]

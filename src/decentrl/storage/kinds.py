@@ -27,11 +27,10 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 class Kind:
     """What one kind of model is called, which settings it has and what it learns from."""
 
-    name: KindName
+    name: KindName  # that of its class, in small letters
     about: str
     command: str  # that trains one
     ask: str  # the command that asks one
-    model: str  # its class
     settings: type[Settings]
     task: type[AnyTask]
     graphs: tuple[str, ...]  # fields of the task, as are the next two
@@ -91,7 +90,6 @@ KINDS: dict[str, Kind] = {
         about="alignment",
         command="align",
         ask="match",
-        model="Aligner",
         settings=Config,
         task=AlignmentTask,
         graphs=("left", "right"),
@@ -106,7 +104,6 @@ KINDS: dict[str, Kind] = {
         about="prediction",
         command="complete",
         ask="predict",
-        model="Predictor",
         settings=PredictionConfig,
         task=GraphTask,
         graphs=("graph",),

@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from decentrl.matching.point import dots
+
 BLOCK = 16 << 20
 """Bytes that the scores of a block, and vectors that are read for it, may take at once."""
 Found = tuple[Tensor, Tensor]
@@ -148,13 +150,7 @@ def better(
 
     ``ids`` of the vectors, int64[p], are higher than those found before, and ascending.
     """
-    sums = queries.new_empty(len(rows), dtype=torch.float64)
-    step = max(1, (8 << 20) // (8 * max(1, vectors.shape[1])))
-    for start in range(0, len(rows), step):
-        some = slice(start, start + step)
-        pairs = queries[rows[some]].double() * vectors[columns[some]].double()
-        sums[some] = pairs.sum(1)
-    sums *= scale
+    sums = scale * dots(queries, rows, vectors, columns)
     if bias is not None:
         sums += bias[ids]
 

@@ -176,22 +176,19 @@ class FaissIndex(Index):
             with safe_open(path, "pt") as file:
                 about = file.metadata() or {}
                 centres, lists = (file.get_tensor(name).clone() for name in ("centres", "lists"))
-            if about.pop("sha256", "") != _checksum(about, centres, lists):
-                raise ValueError("its checksum differs")
-            if about["format"] != FORMAT or about["stamp"] not in stamps:
-                raise ValueError("it is of other vectors")
-            probes = int(about["probes"])
-            dtypes, dims = (centres.dtype, lists.dtype), (centres.dim(), lists.dim())
+            checksum, probes = about.pop("sha256"), int(about["probes"])
             if (
-                dtypes != (torch.float32, torch.int32)
-                or dims != (2, 1)
-                or centres.shape[1] != vectors.shape[1]
+                checksum != _checksum(about, centres, lists)
+                or about["format"] != FORMAT
+                or about["stamp"] not in stamps
+                or (centres.dtype, lists.dtype) != (torch.float32, torch.int32)
+                or (centres.shape[1:], lists.shape[1:]) != (vectors.shape[1:], ())
                 or len(lists) > len(vectors)
                 or not ((lists >= 0) & (lists < len(centres))).all()
                 or not centres.isfinite().all()
                 or not 1 <= probes <= len(centres)
             ):
-                raise ValueError("its numbers are not those of an index")
+                raise ValueError("it is no index of these vectors")
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise BundleError(f"{path}: cannot be used ({error}); build the index again") from error
         self = cls(vectors, centres, lists, about["stamp"])
