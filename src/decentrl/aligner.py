@@ -24,7 +24,7 @@ from decentrl.evaluation.links import evaluate_links
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
-from decentrl.growth.potentials import OTHER, Matching
+from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import expected_calibration_error
 from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.matches import (
@@ -37,6 +37,7 @@ from decentrl.matching.matches import (
     nearest_answers,
     threshold_of,
 )
+from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
 from decentrl.nn.device import cuda_devices
 from decentrl.training.fitting import TrainingContext, fit_alignment, planned_epochs
