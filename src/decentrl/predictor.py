@@ -25,7 +25,7 @@ from decentrl.evaluation.frequency import frequency_scores
 from decentrl.evaluation.groups import answer_metrics, metrics_by_group
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_model import GrowingModel
-from decentrl.growth.prediction_state import PredictionState, known_valid, splits_of, view_of
+from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.device import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
 from decentrl.scorers.model import PredictionModel
@@ -135,7 +135,7 @@ class Predictor(GrowingModel[PredictionState]):
         model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
-        view, valid = view_of(model, splits.train, task, self.device), known_valid(splits)
+        view, valid = view_of(model, splits.train, task, self.device), splits.known_valid
         known = splits.queries(splits.train, valid)
         return PredictionObjective(
             model, splits.train, view, config, valid, known, splits.n_relations, config.seed

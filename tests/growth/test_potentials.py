@@ -101,7 +101,8 @@ def test_an_own_term_that_is_not_known_is_made_as_the_full_problem_makes_it(matc
 def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: str) -> None:
     """A half-step gives a column what the last turn gave it, up to the turn that is to come."""
     scores = solve(matcher, MatchingConfig(temperature=0.1, iterations=200))
-    assert scores.row is not None and scores.column is not None
+    assert scores.row is not None
+    assert scores.column is not None
     solved = {"left": torch.full((N,), torch.nan), "right": torch.full((M,), torch.nan)}
     solved["left"][IDS[0]], solved["right"][IDS[1]] = scores.row, scores.column
     known = solved["right"].clone()

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -267,9 +266,8 @@ class Growing:
             facts["recomputed"] = len(made) - len(fresh)
             growth = Growth(side, rows, labels, first, affected, made.numpy())
             if self.store is None:
-                time = datetime.now(UTC).isoformat(timespec="milliseconds")
-                place = len(self.past) + len(self.additions) + 1, time, side, source
-                addition = Addition(*place, len(rows), len(labels), facts, False)
+                number = len(self.past) + len(self.additions) + 1
+                addition = Addition.from_line(growth.line(number, source, facts, ()))
             else:
                 addition = self.store.add(growth, source, facts)
         except BaseException:

@@ -150,7 +150,7 @@ class Matching:
         if not rivals or not len(columns):
             return made
         best = made[2].best(1)[1][:, 0]
-        best = torch.from_numpy(made[1])[best[best >= 0].unique()]
+        best = torch.from_numpy(made[1])[torch.unique(best[best >= 0])]
         claims = self._indexes.get(side, ann).search(
             others[best], 2, scale=scale, bias=row, allowed=_with(self._free(side), entities)
         )[1]
@@ -176,7 +176,7 @@ class Matching:
             found: int64[q, c], the candidates to compute terms from, -1 for none; None for all.
         """
         own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
-        # CSLS terms are over free entities only, not over ``allowed``, so that a pair has one score.
+        # Those of CSLS are over free entities only, so that a pair has one score.
         pool = allowed if potentials.matcher == "sinkhorn" else self._free(OTHER[side])
         term = potentials.solved[side][entities]
         if not potentials.covers(OTHER[side], pool):
