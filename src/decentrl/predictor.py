@@ -135,11 +135,9 @@ class Predictor(GrowingModel[PredictionState]):
         model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
-        view, valid = view_of(model, splits.train, task, self.device), splits.known_valid
-        known = splits.queries(splits.train, valid)
-        return PredictionObjective(
-            model, splits.train, view, config, valid, known, splits.n_relations, config.seed
-        )
+        view = view_of(model, splits.train, task, self.device)
+        valid, n_relations = splits.known_valid, splits.n_relations
+        return PredictionObjective(model, splits.train, view, valid, n_relations)
 
     @property
     def _splits(self) -> Splits:

@@ -128,7 +128,7 @@ class AlignmentState(Learned):
     # With all that was added
 
     def grown_task(self, growing: Growing) -> AlignmentTask:
-        if not growing.changed:
+        if not growing.additions:
             return self.task
         left, right = (growing.sides[side] for side in SIDES)
         unknown = self.task.unknown

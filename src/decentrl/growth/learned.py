@@ -86,9 +86,9 @@ class Learned(ABC):
     def encoded(self) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
         """Vectors of all entities by side, and what newcomers read if that was made on the way."""
 
-    @abstractmethod
     def _made_memory(self) -> Mapping[str, Tensor]:
         """What newcomers read, as a bundle holds it."""
+        return self.encoded()[1] or {}
 
     @abstractmethod
     def _newcomers(self, seen_relations: Mask) -> Newcomers:

@@ -190,7 +190,7 @@ class Matching:
             found = found[lacking]
             cosine = torch.full(found.shape, -torch.inf)
             rows, columns = _found_pairs(asked, found)
-            cosine[found >= 0] = dots(own, rows, others, columns).float()
+            cosine[found >= 0] = dots(own, rows, others, columns).float().cpu()
             term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
         return term
 

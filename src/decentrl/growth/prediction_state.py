@@ -80,9 +80,6 @@ class PredictionState(Learned):
         rows = self.model.rows(view_of(self.model, now, self.task, self.device))
         return {SIDE: rows.vectors}, {name: part.cpu() for name, part in rows.memory.items()}
 
-    def _made_memory(self) -> Mapping[str, Tensor]:
-        return self.encoded()[1]
-
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
         model = PredictionModel(1, len(seen_relations), self.config)
         model.load_frozen(self.model.state_dict())
@@ -101,7 +98,7 @@ class PredictionState(Learned):
     # With all that was added
 
     def grown_task(self, growing: Growing) -> GraphTask:
-        if not growing.changed:
+        if not growing.additions:
             return self.task
         side = growing.sides[SIDE]
         new = side.arrivals.new_entities()

@@ -152,7 +152,7 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 
 
 def calibration(confidence: Tensor, correct: Tensor) -> dict[str, float]:
-    """Expected calibration error, mean confidence, and share of right answers."""
+    """Expected calibration error ``ece``, ``mean`` confidence, and the share ``right``."""
     return {
         "ece": expected_calibration_error(confidence, correct),
         "mean": confidence.mean().item(),

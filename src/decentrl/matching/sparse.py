@@ -102,7 +102,7 @@ def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseSc
 
     So a pair has the same score in the full problem and in the search of one entity.
     """
-    cosine = dots(scores.left, pairs.rows, scores.right, pairs.columns)
+    cosine = dots(scores.left, pairs.rows, scores.right, pairs.columns).cpu()
     score = scores.scale * cosine
     if scores.row is not None:
         score += scores.row[pairs.rows].double().cpu()
@@ -116,12 +116,12 @@ def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseSc
 
 
 def dots(left: Tensor, rows: Tensor, right: Tensor, columns: Tensor) -> Tensor:
-    """Dot products left[rows]·right[columns] of p pairs, float64[p] on the CPU."""
-    sums = torch.empty(len(rows), dtype=torch.float64)
+    """Dot products left[rows]·right[columns] of p pairs, float64[p]."""
+    sums = left.new_empty(len(rows), dtype=torch.float64)
     step = max(1, (8 << 20) // (8 * max(1, left.shape[1])))
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
-        sums[some] = (left[rows[some]].double() * right[columns[some]].double()).sum(1).cpu()
+        sums[some] = (left[rows[some]].double() * right[columns[some]].double()).sum(1)
     return sums
 
 

@@ -173,11 +173,7 @@ class Completion:
         return found
 
     def reliability(self, asked: Queries, known: Queries) -> dict[str, float]:
-        """How far the probabilities hold for held-out questions; empty where none were learned.
-
-        ``ece`` is the expected calibration error (15 bins of equal mass), ``mean`` the mean
-        probability, ``right`` the share of right answers.
-        """
+        """Calibration of probabilities of held-out questions; empty where none were learned."""
         if self.confidence is None or not len(asked):
             return {}
         facts, right = self.evidence(asked, known)
