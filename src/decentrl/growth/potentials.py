@@ -132,9 +132,9 @@ class Matching:
         own, others = (self._growing.sides[which].vectors for which in (side, other))
         entities, scale = torch.from_numpy(asked), potentials.scale
         # The counterpart of a linked entity is a candidate too.
-        counterparts = self._links[other][np.isin(self._links[side], asked)]
-        allowed = _with(self._free(other), torch.from_numpy(counterparts))
-        column = potentials.values(other, allowed, others, own)
+        linked = torch.from_numpy(self._links[other][np.isin(self._links[side], asked)])
+        free, allowed = self._free(other), _with(self._free(other), linked)
+        column = potentials.values(other, free, linked, others, own)
         kept = max(1, min(max(top, KEPT, NEAR if ann else 0), len(allowed)))
         found = self._indexes.get(other, ann).search(
             own[entities], kept, scale=scale, bias=column, allowed=allowed
@@ -142,8 +142,9 @@ class Matching:
         term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
         row = potentials.solved[side]
         if rivals:
-            row = potentials.values(side, self._free(side), own, others)
-        row = row.index_put((entities,), term)
+            row = potentials.values(side, self._free(side), entities[:0], own, others)
+        if not torch.equal(row[entities], term):
+            row = row.index_put((entities,), term)
         scores = Scores(own, others, scale=scale, row=row, column=column)
         rows, columns = _found_pairs(entities, found)
         made = _score_pairs(scores, entities, rows, columns)
@@ -283,8 +284,8 @@ def _rows(matcher: str, side: str) -> str:
 
 
 def _with(mask: Tensor, ids: Tensor) -> Tensor:
-    """The mask, bool[n], with some ids added."""
-    return mask.index_put((ids,), torch.tensor(True)) if len(ids) else mask
+    """The mask, bool[n], with some ids added; the same object if it has them all."""
+    return mask if mask[ids].all() else mask.index_put((ids,), torch.tensor(True))
 
 
 def _found_pairs(entities: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,6 +39,10 @@ class Potentials:
         # With those that were computed since; 0 where unknown.
         self._known = {side: ~values.isnan() for side, values in solved.items()}
         self._values = {side: values.nan_to_num(0.0) for side, values in solved.items()}
+        # The last masks asked for, by side: to go through half a million potentials takes longer
+        # than to search them. Masks are never changed in place.
+        self._filled: dict[str, Tensor] = {}
+        self._covers: dict[str, tuple[Tensor, bool]] = {}
 
     def discard(self, side: str, ids: Tensor, n: int) -> None:
         """Discard the potentials of changed entities, int64[k], and make room for n entities."""
@@ -48,29 +52,38 @@ class Potentials:
             new[:kept] = held[side][:kept]
             new[changed] = unknown
             held[side] = new
+        self._filled, self._covers = {}, {}
 
     def covers(self, side: str, mask: Tensor) -> bool:
         """Whether the entities of the full problem are those in a mask, bool[n]."""
-        return torch.equal(~self.solved[side].isnan(), mask)
+        if side not in self._covers or self._covers[side][0] is not mask:
+            self._covers[side] = mask, torch.equal(~self.solved[side].isnan(), mask)
+        return self._covers[side][1]
 
-    def values(self, side: str, wanted: Tensor, vectors: Tensor, others: Tensor) -> Tensor:
-        """Potentials of a side, float32[n], valid for the entities ``wanted``, bool[n].
+    def values(
+        self, side: str, free: Tensor, more: Tensor, vectors: Tensor, others: Tensor
+    ) -> Tensor:
+        """Potentials of a side, float32[n], valid for the entities ``free``, bool[n], and ``more``.
 
         Read only. A missing potential is computed by a half-step and kept: of a column
         t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for Sinkhorn, minus the mean of the k best
         cosines for CSLS; over the n rows of the full problem of n × m.
 
         Args:
+            more: int64[k].
             vectors, others: of all entities of the side, and of the other one.
         """
-        lacking = wanted & ~self._known[side]
-        if lacking.any():
+        known, lacking = self._known[side], more[~self._known[side][more]]
+        if self._filled.get(side) is not free:
+            lacking = torch.cat((lacking, (free & ~known).nonzero()[:, 0]))
+        if len(lacking):
             made = self.terms(vectors[lacking], others, self.solved[OTHER[side]])
             if self.matcher == "sinkhorn" and side != self.rows:
                 n, m = (int((~self.solved[s].isnan()).sum()) for s in (self.rows, side))
                 made += self.config.temperature * math.log(max(1, n) / max(1, m))
             self._values[side][lacking] = made
-            self._known[side] |= lacking
+            known[lacking] = True
+        self._filled[side] = free
         return self._values[side]
 
     def terms(self, vectors: Tensor, others: Tensor, bias: Tensor) -> Tensor:
