@@ -18,7 +18,29 @@ import numpy as np
 import torch
 
 from decentrl import Aligner, AlignmentTask, KnowledgeGraph, load_dataset
-from decentrl.matching.confidence import answer_scores, expected_calibration_error
+from decentrl.matching.confidence import expected_calibration_error
+
+
+def answer_scores(
+    found_right: torch.Tensor, answered: torch.Tensor, has_counterpart: torch.Tensor
+) -> dict[str, float]:
+    """Precision, recall and F1 of matches, and of the prediction "has no counterpart".
+
+    ``precision`` is right answers / answers, ``recall`` right answers / entities with a
+    counterpart. With the prefix ``none_``, positives are the entities without an answer, true
+    positives those of them without a counterpart. An empty denominator gives 0. All arguments are
+    bool[n].
+    """
+    result: dict[str, float] = {}
+    for name, right, positive, truth in (
+        ("", found_right, answered, has_counterpart),
+        ("none_", ~has_counterpart, ~answered, ~has_counterpart),
+    ):
+        hits, predicted, true = (int(x.sum()) for x in (right & positive, positive, truth))
+        result[f"{name}precision"] = hits / max(predicted, 1)
+        result[f"{name}recall"] = hits / max(true, 1)
+        result[f"{name}f1"] = 2 * hits / max(predicted + true, 1)
+    return result
 
 
 def without(task: AlignmentTask, gone: np.ndarray) -> AlignmentTask:

@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from decentrl.matching.point import Search
 from decentrl.storage.index import ExactIndex, FaissIndex
 
 
@@ -47,7 +46,7 @@ def gaussian(n: int, dim: int, queries: int) -> tuple[Tensor, Tensor]:
     return made[:n], made[n:]
 
 
-def latency(index: Search, queries: Tensor) -> tuple[float, float, Tensor]:
+def latency(index: ExactIndex | FaissIndex, queries: Tensor) -> tuple[float, float, Tensor]:
     """Milliseconds, median and 95th percentile, and what was found [q, 10]."""
     times, found = [], []
     index.search(queries[:1], 10)

@@ -827,14 +827,14 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_training_that_fails_leaves_what_was_learned_before(task: AlignmentTask) -> None:
     aligner = make().fit(task)
-    before, state = vectors(aligner).clone(), aligner.state
+    before, growing = vectors(aligner).clone(), aligner.growing
 
     def fail(_: object) -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError):
         aligner.fit(task, on_epoch=fail)
-    assert aligner.state is state
+    assert aligner.growing is growing
     assert torch.equal(vectors(aligner), before)
 
 

@@ -75,9 +75,7 @@ def test_what_was_said_of_an_older_training_is_not_said_of_a_new_one(
     task: GraphTask, tmp_path: Path
 ) -> None:
     predictor = make().fit(task)
-    predictor._state = replace(
-        predictor.state, learned=replace(predictor.learned, quality="very good")
-    )
+    predictor.growing.learned = replace(predictor.learned, quality="very good")
     assert predictor.fit(task).learned.quality == ""
 
 
@@ -133,14 +131,14 @@ def test_questions_between_epochs_are_answered_by_what_was_learned_before(
 
 def test_a_training_that_fails_leaves_what_was_learned_before(task: GraphTask) -> None:
     predictor = make().fit(task)
-    before, state = predictor.vectors().clone(), predictor.state
+    before, growing = predictor.vectors().clone(), predictor.growing
 
     def fail(_: object) -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError):
         predictor.fit(task, on_epoch=fail)
-    assert predictor.state is state
+    assert predictor.growing is growing
     assert torch.equal(predictor.vectors(), before)
 
 

@@ -24,20 +24,20 @@ from decentrl.evaluation.links import evaluate_links
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
-from decentrl.growth.potentials import OTHER, Matching
-from decentrl.matching.confidence import expected_calibration_error
+from decentrl.growth.potentials import Matching
+from decentrl.matching.confidence import calibration
 from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.matches import (
     KEPT,
-    Answers,
     answer,
     best_pairs,
     check_question,
     matches_table,
-    nearest_answers,
     threshold_of,
 )
+from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.device import cuda_devices
 from decentrl.training.fitting import TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import Row
@@ -237,7 +237,7 @@ class Aligner(GrowingModel[AlignmentState]):
 
         def remember(matcher: str, scores: Scores) -> None:
             if links is None and matcher == self.config.matching.matcher:
-                self._once(f"tested by {matcher}", lambda: nearest_answers(scores))
+                self._once(f"tested by {matcher}", lambda: top_pairs(scores, 1))
 
         rows, ranks = evaluate_links(
             self.vectors("left"),
@@ -270,12 +270,7 @@ class Aligner(GrowingModel[AlignmentState]):
         found = answers.columns[rows, 0].numpy()
         right = torch.from_numpy((found >= 0) & (theirs[found] == test[:, 1]))
         sure = answers.confidence[rows].double()
-        return {
-            "ece": expected_calibration_error(sure, right),
-            "mean": sure.mean().item(),
-            "right": right.double().mean().item(),
-            "threshold": self.learned.confidence.threshold,
-        }
+        return calibration(sure, right) | {"threshold": self.learned.confidence.threshold}
 
     def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.
@@ -283,15 +278,16 @@ class Aligner(GrowingModel[AlignmentState]):
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
         matcher, task = self._matcher(matcher), self.task
-        answers = self._once(f"tested by {matcher}", lambda: self._test_answers(matcher))
-        found = task.test[answers.columns[:, 0].numpy(), 1]
+        pairs = self._once(f"tested by {matcher}", lambda: self._test_pairs(matcher))
+        scores, best = (part[:, 0].cpu() for part in pairs.best(1))
+        found = task.test[best.numpy(), 1]
         ends = all_triples(*graphs_of(task)["left"])[:, [0, 2]].reshape(-1)
         names = task.right.entities
         columns = {
             "left": task.left.entities.take(task.test[:, 0]),
             "right": names.take(found),
             "truth": names.take(task.test[:, 1]),
-            "score": answers.scores[:, 0].tolist(),
+            "score": scores.float().tolist(),
             "correct": (found == task.test[:, 1]).tolist(),
             "degree": np.bincount(ends, minlength=len(task.left.entities))[
                 task.test[:, 0]
@@ -299,11 +295,11 @@ class Aligner(GrowingModel[AlignmentState]):
         }
         return ResultTable(pa.table(columns))
 
-    def _test_answers(self, matcher: str) -> Answers:
-        """The best of the test targets for each left test entity."""
+    def _test_pairs(self, matcher: str) -> SparseScores:
+        """The best pairs of left test entities and test targets."""
         left, right = self.vectors("left"), self.vectors("right")
         links, config = torch.from_numpy(self.task.test).to(left.device), self.config.matching
         cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
         if config.keep:
-            return answer(*best_pairs(cosine, matcher, config))
-        return nearest_answers(apply_matcher(cosine, matcher, config))
+            return best_pairs(cosine, matcher, config)[0]
+        return top_pairs(apply_matcher(cosine, matcher, config), 1)

@@ -24,7 +24,7 @@ from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.groups import answer_metrics, frequency_scores, metrics_by_group
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_model import GrowingModel
-from decentrl.growth.prediction_state import PredictionState, known_valid, splits_of, view_of
+from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.device import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
 from decentrl.scorers.model import PredictionModel
@@ -134,11 +134,9 @@ class Predictor(GrowingModel[PredictionState]):
         model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
-        view, valid = view_of(model, splits.train, task, self.device), known_valid(splits)
-        known = splits.queries(splits.train, valid)
-        return PredictionObjective(
-            model, splits.train, view, config, valid, known, splits.n_relations, config.seed
-        )
+        view = view_of(model, splits.train, task, self.device)
+        valid, n_relations = splits.known_valid, splits.n_relations
+        return PredictionObjective(model, splits.train, view, valid, n_relations)
 
     @property
     def _splits(self) -> Splits:

@@ -273,7 +273,7 @@ def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
     assert isinstance(today, Aligner)
     old = Aligner.from_preset(*settings, device="cpu").fit(today.task)
     config = replace(old.config, self_training=today.config.self_training)
-    old._state = replace(old.state, learned=replace(old.learned, config=config))
+    old.growing.learned = replace(old.learned, config=config)
     old.save(tmp_path)
     loaded = Aligner.load(tmp_path, device="cpu")
     assert len(loaded.learned.found)

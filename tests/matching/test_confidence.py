@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 from torch import Tensor
 
+from benchmarks.dangling import answer_scores
 from decentrl.matching.confidence import (
     CAP,
     FEATURES,
     PENALTY,
     Confidence,
-    answer_scores,
     choose_threshold,
     evidence,
     expected_calibration_error,

@@ -65,7 +65,7 @@ def objective(
     *settings: str, triples: Ids = TRIPLES, view: Any = None, valid: Ids = NOTHING, seed: int = 0
 ) -> PredictionObjective:
     """Of a model that is the same whatever is changed around it."""
-    config = configured(*settings)
+    config = replace(configured(*settings), seed=seed)
     torch.manual_seed(0)
     model = PredictionModel(N, R, config).double()
     for part in model.modules():
@@ -73,8 +73,7 @@ def objective(
             part.dropout.p = 0.0
     if view is None:
         view = read(model, TRIPLES, TRIPLES)
-    known = Queries.of(np.concatenate((TRIPLES, valid)), R)
-    return PredictionObjective(model, triples, view, config, valid, known, R, seed)
+    return PredictionObjective(model, triples, view, valid, R)
 
 
 def everything(made: PredictionObjective) -> Ids:
@@ -606,7 +605,7 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     model = PredictionModel(30, 2, config)
     view = model.encoder.read(known, known, 30, 2, torch.device("cpu"))
     true = Queries.of(np.concatenate((known, held)), 2)
-    made = PredictionObjective(model, known, view, config, held, true, 2)
+    made = PredictionObjective(model, known, view, held, 2)
     before = made.validate()
     history = train(made, config.training, seed=0, validate=made.validate)
     losses = [row["loss"] for row in history]

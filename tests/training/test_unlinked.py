@@ -53,7 +53,7 @@ def noisy_twins(size: int, noise: float, seed: int = 0) -> Tensor:
 def test_they_are_those_outside_the_links_and_those_asked_for_anyway(
     links: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
-    unlinked = Unlinked.of(LEFT, LEFT + RIGHT, ids(links), ids(asked))
+    unlinked = Unlinked.of(LEFT, ids(links), ids(asked), np.arange(LEFT + RIGHT))
     for found, side, everybody in (
         (unlinked.left, 0, range(LEFT)),
         (unlinked.right, 1, range(LEFT, LEFT + RIGHT)),
@@ -66,7 +66,7 @@ def test_they_are_those_outside_the_links_and_those_asked_for_anyway(
 def test_a_link_that_is_asked_for_has_its_place_among_the_cosines(
     links: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
-    unlinked = Unlinked.of(LEFT, LEFT + RIGHT, ids(links), ids(asked))
+    unlinked = Unlinked.of(LEFT, ids(links), ids(asked), np.arange(LEFT + RIGHT))
     rows, columns = unlinked.places(ids(asked), torch.device("cpu"))
     found = np.stack((unlinked.left[rows.numpy()], unlinked.right[columns.numpy()]), axis=1)
     assert found.tolist() == ids(asked).tolist()
@@ -74,7 +74,7 @@ def test_a_link_that_is_asked_for_has_its_place_among_the_cosines(
 
 def test_cosines_are_those_of_the_unlinked_in_their_order() -> None:
     vectors = noisy_twins(5, 1.0)
-    unlinked = Unlinked.of(5, 10, np.array([(0, 6), (3, 9)]), np.array([(1, 9)]))
+    unlinked = Unlinked.of(5, np.array([(0, 6), (3, 9)]), np.array([(1, 9)]), np.arange(10))
     cosine = unlinked.cosine(vectors)
     assert cosine.shape == (3, 4)
     whole = [[float(vectors[i] @ vectors[j]) for j in (5, 7, 8, 9)] for i in (1, 2, 4)]
@@ -110,7 +110,7 @@ def test_held_out_links_are_ranked_among_all_unlinked_entities(matcher: str, noi
     vectors = noisy_twins(size, noise)
     known = np.stack((np.arange(8), size + np.arange(8)), axis=1)
     valid = np.stack((np.arange(10, 22), size + np.arange(10, 22)), axis=1)
-    unlinked = Unlinked.of(size, 2 * size, known, valid)
+    unlinked = Unlinked.of(size, known, valid, np.arange(2 * size))
     found = validation_metrics(held_out_ranks(vectors, unlinked, valid, config))
 
     left, right = range(8, size), range(size + 8, 2 * size)
@@ -126,7 +126,7 @@ def test_held_out_links_are_ranked_among_all_unlinked_entities(matcher: str, noi
 def test_candidates_that_cannot_be_told_apart_share_their_ranks() -> None:
     vectors = torch.ones(8, 1)
     valid = np.array([(0, 4), (1, 5)])
-    unlinked = Unlinked.of(4, 8, valid[:0], valid)
+    unlinked = Unlinked.of(4, valid[:0], valid, np.arange(8))
     found = validation_metrics(held_out_ranks(vectors, unlinked, valid, MatchingConfig()))
     assert found["hits@1"] == pytest.approx(1 / 4)
     assert found["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
@@ -219,7 +219,7 @@ def doubtful() -> tuple[Tensor, Unlinked, Ids]:
     """Twins of which some are hard to find, and the first half of them as held-out links."""
     vectors = noisy_twins(SIZE, 0.9)
     valid = np.stack((np.arange(SIZE // 2), SIZE + np.arange(SIZE // 2)), axis=1)
-    return vectors, Unlinked.of(SIZE, 2 * SIZE, valid[:0], valid), valid
+    return vectors, Unlinked.of(SIZE, valid[:0], valid, np.arange(2 * SIZE)), valid
 
 
 @matchers
@@ -258,7 +258,7 @@ def test_the_threshold_is_a_probability_that_gives_up_some_matches(
 def test_the_threshold_is_learned_from_entities_whose_counterpart_is_gone() -> None:
     vectors, half = noisy_twins(60, 0.4), 30
     valid = np.stack((np.arange(60), 60 + np.arange(60)), axis=1)
-    unlinked = Unlinked.of(60, 120, valid[:0], valid)
+    unlinked = Unlinked.of(60, valid[:0], valid, np.arange(120))
     config = MatchingConfig(matcher="cosine")
     confidence = learn_confidence(vectors, unlinked, valid, config, seed=0)
 
@@ -317,7 +317,7 @@ def test_a_single_held_out_link_is_enough_to_learn_from(matcher: str, spare: int
     size = 4 + spare
     known = np.array([(i, size + i) for i in range(3)])
     valid = np.array([(3, size + 3)])
-    unlinked = Unlinked.of(size, 2 * size, known, valid)
+    unlinked = Unlinked.of(size, known, valid, np.arange(2 * size))
     config = MatchingConfig(matcher=matcher)
     confidence = learn_confidence(noisy_twins(size, 0.1), unlinked, valid, config, seed=0)
     assert 0 <= confidence.threshold <= 1

@@ -47,6 +47,12 @@ class Splits:
         return self.queries(self.now, self.valid, self.test)
 
     @cached_property
+    def known_valid(self) -> Ids:
+        """The validation triples of trained entities."""
+        valid: Ids = self.valid[self.seen[self.valid[:, [0, 2]]].all(axis=1)]
+        return valid
+
+    @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:
         """Entities of the training triples: bool[n_entities]."""
         return entities_of(self.train, self.n_entities)

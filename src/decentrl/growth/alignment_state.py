@@ -25,9 +25,9 @@ from decentrl.nn.counterparts import WIDTH as COUNTERPART
 from decentrl.nn.device import cuda_devices
 from decentrl.storage.bundle import Bundle
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
-from decentrl.views.base import INPUTS, Attention, Rows
+from decentrl.views.base import INPUTS
 from decentrl.views.fused import FusedViews
-from decentrl.views.part import Mask, Part
+from decentrl.views.part import Mask
 from decentrl.views.propagation import LINKS
 from decentrl.views.registry import view_type
 
@@ -108,24 +108,16 @@ class AlignmentState(Learned):
 
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
         """What makes rows of new entities; none of them has a counterpart yet."""
-        views, marked = FusedViews(self.config, 1, len(seen_relations)), bool(self.sureness)
+        views = FusedViews(self.config, 1, len(seen_relations))
+        views.marked = bool(self.sureness)
         views.load(self.weights, with_entities=False)
         if views.encoder is not None:
             views.encoder.to(self.device)
-
-        def make(part: Part) -> Rows:
-            return views.newcomers(part, marked)[1]
-
-        def attentions(part: Part) -> list[Attention]:
-            return views.attentions(part, views.newcomers(part, marked)[2])
-
         parts = [view for view, _ in views.parts]
         return Newcomers(
-            make,
-            attentions,
-            views.encoder,
+            views,
             getattr(views.encoder, "distillation", None),
-            {VECTORS: views.dim + (COUNTERPART if marked else 0), **views.memories},
+            {VECTORS: views.dim + (COUNTERPART if views.marked else 0), **views.memories},
             max(view.reach for view in parts),
             seen_relations,
             self.device,
@@ -136,7 +128,7 @@ class AlignmentState(Learned):
     # With all that was added
 
     def grown_task(self, growing: Growing) -> AlignmentTask:
-        if not growing.changed:
+        if not growing.additions:
             return self.task
         left, right = (growing.sides[side] for side in SIDES)
         unknown = self.task.unknown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,6 +85,7 @@ def _expected(growing: Growing) -> dict[str, float] | None:
     if model.distillation is None or model.distillation.variant == "none":
         return None
     head = model.distillation.eval().head
+    encoder: Any = model.frozen.encoder
     device = next(head.parameters()).device
     found: dict[str, list[Tensor]] = {"trained": [], "induced": []}
     for graph in growing.sides.values():
@@ -94,7 +96,7 @@ def _expected(growing: Growing) -> dict[str, float] | None:
         inputs = F.normalize(graph.take(model, INPUTS, old), dim=1)
         for name, ids in (("trained", old), ("induced", new)):
             if len(ids) and len(old) > 1:
-                students = model.encoder.students(graph.take(model, STATES, ids))
+                students = encoder.students(graph.take(model, STATES, ids))
                 predicted = F.normalize(head(students.to(device)).cpu(), dim=1)
                 near = predicted @ inputs.t()
                 near[torch.from_numpy(ids[:, None] == old)] = -1

@@ -121,7 +121,7 @@ def _weights(
     for edge in total:
         by_neighbour[edge[0]].append(edge)
         by_relation[edge[1:]].append(edge)
-    for attention in model.attentions(growing.part(graph, part)):
+    for attention in model.frozen.attentions(growing.part(graph, part)):
         mine = attention.rows == own
         columns = (attention.columns, attention.relations, attention.weights)
         for neighbour, kind, weight in zip(*(x[mine].tolist() for x in columns), strict=True):

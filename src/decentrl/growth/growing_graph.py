@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,13 +208,17 @@ class GrowingGraph:
 
 
 class Growing:
-    """The graphs of a run, one or two, and the additions to them.
+    """The graphs of a model, one or two, and the additions to them.
+
+    Additions are appended, and all is made again from the others when one is undone or fails.
 
     Args:
-        trained: each graph's trained state, by its side's name.
-        newcomers: builds the model that computes rows, when first needed.
+        learned: what training, or the last compaction, has left
+            (:class:`~decentrl.growth.learned.Learned`).
         store: where additions are written; without one they are in memory only.
         past: additions that are part of the trained state, if there is no store to list them.
+        place: the run that it was loaded from.
+        durable: whether additions are kept there.
 
     Attributes:
         version: changes with every change.
@@ -221,12 +226,15 @@ class Growing:
 
     def __init__(
         self,
-        trained: Mapping[str, Trained],
-        newcomers: Callable[[], Newcomers],
+        learned: Any,
         store: Store | None = None,
         past: Sequence[Addition] = (),
+        place: Path | None = None,
+        durable: bool = False,
     ) -> None:
-        self._newcomers, self.store, self.past = newcomers, store, past
+        self.learned, self.store, self.past = learned, store, past
+        self.place, self.durable = place, durable
+        trained: dict[str, Trained] = learned.sides()
         self.sides = {name: GrowingGraph(graph) for name, graph in trained.items()}
         self.additions: list[tuple[Addition, Growth]] = []
         self.version = 0
@@ -235,7 +243,8 @@ class Growing:
     @cached_property
     def model(self) -> Newcomers:
         """The model that computes rows, built at its first use."""
-        return self._newcomers()
+        model: Newcomers = self.learned.newcomers()
+        return model
 
     @property
     def growths(self) -> list[Growth]:
@@ -246,11 +255,6 @@ class Growing:
     def last(self) -> int:
         """The number of the last addition; 0 if there is none."""
         return self.additions[-1][0].number if self.additions else 0
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was added to the trained state."""
-        return bool(self.additions)
 
     def add(self, side: str, triples: Source, source: str, strict: bool = False) -> Addition:
         """Add triples; if there is a store, the addition is on disk when this returns."""

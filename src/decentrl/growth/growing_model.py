@@ -148,11 +148,11 @@ class GrowingModel(KeptModel[L]):
         What is changed from then on is in this process alone.
         """
         must_grow(self.config)
-        state = self.state
-        if not state.durable:
-            state.growing.leave_store()
-        elif state.growing.store is None:
-            raise ConfigError(f"{state.place}: this run was closed; load it again to change it")
+        growing = self.growing
+        if not growing.durable:
+            growing.leave_store()
+        elif growing.store is None:
+            raise ConfigError(f"{growing.place}: this run was closed; load it again to change it")
 
     def undo(self) -> Addition:
         """Take back the last addition, unless it was compacted or refreshed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -34,26 +34,8 @@ T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
 
 
-@dataclass(frozen=True, eq=False)
-class State(Generic[L]):
-    """All that a model knows at one time; a change makes another one, which takes its place.
-
-    Attributes:
-        learned: what training, or the last compaction, has left.
-        growing: the graphs with what was added since. Additions are appended to it, and it is
-            made again from the others when one is taken back or fails.
-        place: the run it was loaded from.
-        durable: whether additions are kept there.
-    """
-
-    learned: L
-    growing: Growing
-    place: Path | None = None
-    durable: bool = False
-
-
 class KeptModel(ABC, Generic[L]):
-    """Holds a state that is swapped whole, and reads and writes it.
+    """Holds what it knows as one object that is swapped whole, and reads and writes it.
 
     Attributes:
         kind: what a bundle of it is called.
@@ -66,27 +48,26 @@ class KeptModel(ABC, Generic[L]):
     def __init__(self, config: Settings, device: str | torch.device = "auto") -> None:
         self.config: Any = config
         self.device = pick_device(device)
-        self._state: State[L] | None = None
+        self._growing: Growing | None = None
         self._derived: dict[str, tuple[Any, Any]] = {}
 
     @property
-    def state(self) -> State[L]:
-        """What it knows now; an error if it has learned nothing."""
-        if self._state is None:
+    def growing(self) -> Growing:
+        """All that it knows now: what was learned, and the graphs with what was added since.
+
+        A fit, a refresh or a compaction makes another one, which takes its place.
+        """
+        if self._growing is None:
             raise NotFittedError(
                 f"this {self.kind} has learned nothing yet; call fit or load first"
             )
-        return self._state
+        return self._growing
 
     @property
     def learned(self) -> L:
         """What training, or the last compaction, has left."""
-        return self.state.learned
-
-    @property
-    def growing(self) -> Growing:
-        """The graphs as they are now, and what was added to them."""
-        return self.state.growing
+        learned: L = self.growing.learned
+        return learned
 
     @property
     def task(self) -> Any:
@@ -97,13 +78,11 @@ class KeptModel(ABC, Generic[L]):
         self, learned: L, store: Store | None = None, past: Sequence[Addition] = (), **place: Any
     ) -> None:
         """Let a new state take the place of the old one."""
-        growing = Growing(learned.sides(), learned.newcomers, store, past)
-        self._state = State(learned, growing, **place)
-        self._derived = {}
+        self._growing, self._derived = Growing(learned, store, past, **place), {}
 
     def _once(self, name: str, make: Callable[[], T], grows: bool = False) -> T:
         """Something made of the state: once, until it changes, or if it ``grows`` is replaced."""
-        now = self.state, None if grows else self.growing.version
+        now = self.growing, None if grows else self.growing.version
         if name not in self._derived or self._derived[name][0] != now:
             self._derived[name] = now, make()
         made: T = self._derived[name][1]
@@ -112,7 +91,7 @@ class KeptModel(ABC, Generic[L]):
     def __repr__(self) -> str:
         config = self.config
         about = f"{type(self).__name__}(preset={config.preset!r}, seed={config.seed}"
-        if self._state is None:
+        if self._growing is None:
             return f"{about}, not fitted)"
         sizes = " + ".join(f"{len(side.entities):,}" for side in self.growing.sides.values())
         added = len(self.growing.log())
@@ -124,17 +103,16 @@ class KeptModel(ABC, Generic[L]):
 
     def _settled(self) -> L:
         """What was learned, with all that was added and found out since."""
-        return self.learned.compacted(self.growing) if self.growing.changed else self.learned
+        return self.learned.compacted(self.growing) if self.growing.additions else self.learned
 
     def _fold(self, learned: L) -> None:
         """Swap to a state that has all additions in it, in the run's files first."""
-        state, store = self.state, self.growing.store
+        run, store = self.growing.place, self.growing.store
         if store is None:
             past = [replace(a, folded=True) for a in self.growing.log()]
-            self._swap(learned, past=past, place=state.place)
+            self._swap(learned, past=past, place=run)
             return
-        assert state.place is not None
-        run = state.place
+        assert run is not None
         origin = {"base": store.base, "additions": store.last}
         try:
             write_bundle(learned.to_bundle(), bundle_folder(run), origin)
@@ -151,8 +129,8 @@ class KeptModel(ABC, Generic[L]):
 
         The model itself stays as it is.
         """
-        target, state = Path(run), self.state
-        if state.durable and state.place and target.resolve() == state.place.resolve():
+        target, growing = Path(run), self.growing
+        if growing.durable and growing.place and target.resolve() == growing.place.resolve():
             raise ConfigError(f"{run}: what is added is kept there already; compact() tidies it up")
         if (target / STORE / STORE_FILE).exists():
             raise InputError(
@@ -167,15 +145,14 @@ class KeptModel(ABC, Generic[L]):
 
         If it was compacted meanwhile, or something was taken back, it is loaded again.
         """
-        state = self.state
+        growing = self.growing
         try:
-            return state.growing.sync()
+            return growing.sync()
         except BundleError:
-            if state.durable or state.place is None:
+            if growing.durable or growing.place is None:
                 raise
-            before = state.growing.last
-            again = self.load(state.place, self.device)
-            self._state, self._derived = again._state, {}
+            before = growing.last
+            self._growing, self._derived = self.load(growing.place, self.device).growing, {}
             return sum(addition.number > before for addition in self.growing.log())
 
     @classmethod
@@ -231,7 +208,7 @@ class KeptModel(ABC, Generic[L]):
 
     def close(self) -> None:
         """Let another process add to the run."""
-        if self._state is not None and self.growing.store is not None:
+        if self._growing is not None and self.growing.store is not None:
             self.growing.store.close()
             self.growing.store = None
 

@@ -86,9 +86,9 @@ class Learned(ABC):
     def encoded(self) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
         """Vectors of all entities by side, and what newcomers read if that was made on the way."""
 
-    @abstractmethod
     def _made_memory(self) -> Mapping[str, Tensor]:
         """What newcomers read, as a bundle holds it."""
+        return self.encoded()[1] or {}
 
     @abstractmethod
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
@@ -147,18 +147,13 @@ class Learned(ABC):
         return self._made_memory() if self.stored is None else self.stored
 
     @cached_property
-    def memory(self) -> dict[str, dict[str, MappedRows]]:
-        """What newcomers read of each entity, by side and name."""
-        every, found = mapped_rows(self._memories).items(), {}
-        for side in graphs_of(self.task):
-            start = _start(side)
-            found[side] = {
-                name.removeprefix(start): x for name, x in every if name.startswith(start)
-            }
-        return found
+    def _mapped_memories(self) -> Mapping[str, MappedRows]:
+        return mapped_rows(self._memories)
 
-    def _memory_of(self, side: str) -> Mapping[str, MappedRows]:
-        return self.memory[side]
+    def memory(self, side: str) -> dict[str, MappedRows]:
+        """What newcomers read of each entity of a side, by name."""
+        every, start = self._mapped_memories.items(), _start(side)
+        return {name.removeprefix(start): x for name, x in every if name.startswith(start)}
 
     @property
     def shared(self) -> Mapping[str, Tensor]:
@@ -180,7 +175,7 @@ class Learned(ABC):
         found: dict[str, Trained] = {}
         shift = 0
         for side, (graph, arrived) in graphs_of(self.task).items():
-            memory = partial(self._memory_of, side)
+            memory = partial(self.memory, side)
             found[side] = Trained(graph, arrived, self.vectors[side], memory, shift)
             shift += len(graph.relations)
         return found

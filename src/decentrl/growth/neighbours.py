@@ -12,7 +12,6 @@ from torch import Tensor
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.growth.growing_graph import Growing
-from decentrl.matching.point import Search
 from decentrl.storage.additions import Growth
 from decentrl.storage.index import ExactIndex, FaissIndex, Vectors
 
@@ -70,7 +69,7 @@ class Indexes:
         vectors = self._growing.sides[side].take_vectors(ids)
         return vectors if self._unit else torch.nn.functional.normalize(vectors)
 
-    def get(self, side: str, ann: bool) -> Search:
+    def get(self, side: str, ann: bool) -> ExactIndex | FaissIndex:
         """The exact index of a side, or the FAISS one."""
         return self.faiss(side) if ann else ExactIndex(self.vectors(side))
 

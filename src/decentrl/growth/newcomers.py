@@ -7,7 +7,7 @@ from memory and stay as they are, so a row costs what the entity's own triples c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decentrl.views.base import Attention, Rows
+from decentrl.scorers.model import PredictionModel
+from decentrl.views.fused import FusedViews
 from decentrl.views.part import Mask, Part
 
 VECTORS = "vectors"
@@ -28,11 +29,10 @@ class Newcomers:
     """Makes rows of new entities with a frozen model.
 
     Attributes:
-        make: rows of all entities of a part.
-        attentions: which neighbours new rows are made of; the weights of a row sum to 1 in all, and
-            every attention layer has the same share.
-        encoder: the frozen encoder; None where there is none.
-        distillation: its self-distillation, if it has one.
+        frozen: the frozen model. Its ``newcomers`` makes rows of all entities of a part, its
+            ``attentions`` says which neighbours they are made of: the weights of a row sum to 1,
+            and every attention layer has the same share.
+        distillation: the self-distillation of its ``encoder``, if it has one.
         widths: how wide each part of a row is, in their order; the vector comes first.
         reach: how many steps through new entities the effect of a triple goes.
         seen_relations: bool[n_relations], those that training has seen; of two graphs the left
@@ -41,9 +41,7 @@ class Newcomers:
         shared: memories that do not belong to one entity.
     """
 
-    make: Callable[[Part], Rows]
-    attentions: Callable[[Part], list[Attention]]
-    encoder: Any
+    frozen: FusedViews | PredictionModel
     distillation: Any
     widths: dict[str, int]
     reach: int
@@ -67,7 +65,7 @@ class Newcomers:
         if not part.hood.new.any():
             return torch.zeros(0, self.width)
         with _one_thread_if(len(part.hood.triples) <= SMALL):
-            made = self.make(part)
+            made = self.frozen.newcomers(part)
             parts = {VECTORS: made.vectors, **made.memory}
             return torch.cat([parts[name][part.new] for name in self.widths], 1).cpu()
 

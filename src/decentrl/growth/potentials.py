@@ -16,16 +16,17 @@ from decentrl.growth.growing_graph import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
-from decentrl.matching.point import COLUMNS, ROWS, End, Potentials, find_candidates, rescore
+from decentrl.matching.potentials import OTHER, Potentials
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, top_pairs
+from decentrl.matching.sparse import SparseScores, dots, rescore, top_pairs
 from decentrl.storage.additions import Growth
 
-OTHER = {"left": "right", "right": "left"}
 MOST_PAIRS = 2**32
 """Largest full problem, in pairs, that is solved in order to match a single entity."""
+NEAR = 64
+"""Least number of candidates of an approximate search: a row's term is a sum over them."""
 Pairs = tuple[Ids, Ids, SparseScores, SparseScores]
-"""Ids of a side and of the other one, and the scores and cosines of their best pairs."""
+"""Ids of a side and of the other one, ascending, and scores and cosines of their best pairs."""
 
 
 class Matching:
@@ -48,14 +49,15 @@ class Matching:
     ) -> None:
         self._growing, self._indexes, self._config = growing, indexes, config
         self._links = dict(zip(OTHER, links.T, strict=True))
+        # By matcher and the side normalised last; where that is all the same, the left one.
         self._solved: dict[tuple[str, str], Potentials] = {}
         self._seen: list[Growth] = []
         self._masks: dict[str, tuple[Tensor, Tensor]] = {}
-        for side in OTHER:
-            names = [f"potential.{side}.{end}" for end in ("own", "other")]
+        for side, other in OTHER.items():
+            names = f"potential.{side}.own", f"potential.{side}.other"
             if all(name in tensors for name in names):
-                solved = tensors[names[0]].clone(), tensors[names[1]].clone()
-                self._solved[config.matcher, side] = Potentials(config.matcher, config, solved)
+                ends = {side: tensors[names[0]].clone(), other: tensors[names[1]].clone()}
+                self._keep(config.matcher, side, ends)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Potentials of the configured matcher, as far as they are solved, for a file.
@@ -63,31 +65,28 @@ class Matching:
         Those of entities that additions have changed since are left out.
         """
         self._discard_outdated()
-        matcher = self._config.matcher
-        known = [side for side in OTHER if (matcher, side) in self._solved]
-        if matcher == "cosine":
-            return {}
-        # Those of CSLS are the same from both sides.
         return {
-            f"potential.{side}.{name}": self._solved[matcher, side].solved[end]
-            for side in (known if matcher == "sinkhorn" else known[:1])
-            for end, name in ((ROWS, "own"), (COLUMNS, "other"))
+            f"potential.{rows}.{name}": potentials.solved[side]
+            for (matcher, rows), potentials in self._solved.items()
+            if matcher == self._config.matcher != "cosine"
+            for side, name in ((rows, "own"), (OTHER[rows], "other"))
         }
+
+    def _keep(self, matcher: str, side: str, solved: Mapping[str, Tensor]) -> Potentials:
+        rows = _rows(matcher, side)
+        potentials = Potentials(matcher, self._config, rows, solved)
+        self._solved[matcher, rows] = potentials
+        return potentials
 
     def _discard_outdated(self) -> None:
         """Discard the potentials of entities that additions have changed since the last call."""
         now = self._growing.growths
-        sizes = {side: len(graph.entities) for side, graph in self._growing.sides.items()}
-        changed = {
-            side: torch.from_numpy(changed_entities(self._seen, now, side)) for side in OTHER
-        }
-        for (_, side), potentials in self._solved.items():
-            for end, which in ((ROWS, side), (COLUMNS, OTHER[side])):
-                if len(changed[which]) or len(potentials.solved[end]) != sizes[which]:
-                    potentials.discard(end, changed[which], sizes[which])
+        for side, graph in self._growing.sides.items():
+            changed = torch.from_numpy(changed_entities(self._seen, now, side))
+            for potentials in self._solved.values():
+                if len(changed) or len(potentials.solved[side]) != len(graph.entities):
+                    potentials.discard(side, changed, len(graph.entities))
         self._seen = now
-
-    # Single entities
 
     def pairs(
         self,
@@ -103,6 +102,13 @@ class Matching:
         """The best pairs of some entities of ``side``, or of all that no known link names.
 
         Given entities are matched alone where their scores do not depend on each other.
+
+        Args:
+            top: how many candidates to find for each.
+            rivals: whether to find other entities that claim each best candidate, too, as
+                :func:`decentrl.matching.confidence.evidence` needs.
+            ann: search in approximate indexes. A term that is not known is then computed from the
+                candidates found alone, and so are the scores.
         """
         alone = assign == "nearest" and (matcher == "cosine" or not self._config.keep)
         if ann and (asked is None or not alone):
@@ -110,51 +116,102 @@ class Matching:
                 "an approximate index is for questions about given entities, each by its nearest; "
                 "name them, use assign=nearest, and the matcher cosine if matching.keep is set"
             )
+        self._discard_outdated()
         if asked is None or not alone:
             kept = max(top, 50 if assign == "one-to-one" else KEPT)
             return self.pairs_together(side, asked, matcher, kept)
-        self._discard_outdated()
-        entities, sides = np.unique(asked), (side, OTHER[side])
-        counterparts = self._links[sides[1]][np.isin(self._links[side], entities)]
-        potentials = self._potentials(side, matcher)
-        own, other = (
-            End(
-                self._growing.sides[which].vectors,
-                self._free(which),
-                self._indexes.get(which, ann and (rivals or which != side)),
-            )
-            for which in sides
+        return self._pairs_alone(side, np.unique(asked), matcher, top, rivals, ann)
+
+    # Single entities
+
+    def _pairs_alone(
+        self, side: str, asked: Ids, matcher: str, top: int, rivals: bool, ann: bool
+    ) -> Pairs:
+        """The best candidates of some entities, and rivals for these; see :meth:`pairs`."""
+        potentials, other = self._potentials(side, matcher), OTHER[side]
+        own, others = (self._growing.sides[which].vectors for which in (side, other))
+        entities, scale = torch.from_numpy(asked), potentials.scale
+        # The counterpart of a linked entity is a candidate too.
+        linked = torch.from_numpy(self._links[other][np.isin(self._links[side], asked)])
+        free, allowed = self._free(other), _with(self._free(other), linked)
+        column = potentials.values(other, free, linked, others, own)
+        kept = max(1, min(max(top, KEPT, NEAR if ann else 0), len(allowed)))
+        found = self._indexes.get(other, ann).search(
+            own[entities], kept, scale=scale, bias=column, allowed=allowed
+        )[1]
+        term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
+        row = potentials.solved[side]
+        if rivals:
+            row = potentials.values(side, self._free(side), entities[:0], own, others)
+        if not torch.equal(row[entities], term):
+            row = row.index_put((entities,), term)
+        scores = Scores(own, others, scale=scale, row=row, column=column)
+        rows, columns = _found_pairs(entities, found)
+        made = _score_pairs(scores, entities, rows, columns)
+        if not rivals or not len(columns):
+            return made
+        best = made[2].best(1)[1][:, 0]
+        best = torch.from_numpy(made[1])[torch.unique(best[best >= 0])]
+        claims = self._indexes.get(side, ann).search(
+            others[best], 2, scale=scale, bias=row, allowed=_with(self._free(side), entities)
+        )[1]
+        claimed, claimants = _found_pairs(best, claims)
+        return _score_pairs(
+            scores, entities, torch.cat((rows, claimants)), torch.cat((columns, claimed))
         )
-        found = find_candidates(
-            potentials,
-            (own, other),
-            torch.from_numpy(entities),
-            torch.from_numpy(counterparts),
-            top=top,
-            rivals=rivals,
-            near=ann,
-        )
-        return found.rows.numpy(), found.columns.numpy(), found.pairs, found.cosines
+
+    def _row_terms(
+        self,
+        potentials: Potentials,
+        side: str,
+        entities: Tensor,
+        allowed: Tensor,
+        column: Tensor,
+        found: Tensor | None,
+    ) -> Tensor:
+        """Row terms of the entities, float32[q]: from the full problem, or computed where missing.
+
+        Args:
+            allowed: bool[m], the candidates of this search.
+            column: float32[m], their potentials.
+            found: int64[q, c], the candidates to compute terms from, -1 for none; None for all.
+        """
+        own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
+        # Those of CSLS are over free entities only, so that a pair has one score.
+        pool = allowed if potentials.matcher == "sinkhorn" else self._free(OTHER[side])
+        term = potentials.solved[side][entities]
+        if not potentials.covers(OTHER[side], pool):
+            term = torch.full_like(term, torch.nan)
+        lacking = term.isnan()
+        asked = entities[lacking]
+        if len(asked) and found is None:
+            bias = column.where(pool, torch.nan)
+            term[lacking] = potentials.terms(own[asked], others, bias)
+        elif len(asked) and found is not None:
+            found = found[lacking]
+            cosine = torch.full(found.shape, -torch.inf)
+            rows, columns = _found_pairs(asked, found)
+            cosine[found >= 0] = dots(own, rows, others, columns).float().cpu()
+            term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
+        return term
 
     def _potentials(self, side: str, matcher: str) -> Potentials:
         """The potentials of a matcher; the full problem is solved if it was not before."""
-        solved, key, other = self._solved, (matcher, side), OTHER[side]
-        if key not in solved and matcher == "cosine":
-            sizes = [len(self._growing.sides[which].entities) for which in (side, other)]
-            ends = torch.zeros(sizes[0]), torch.zeros(sizes[1])
-            solved[key] = Potentials(matcher, self._config, ends)
-        if key not in solved and matcher == "csls" and (matcher, other) in solved:
-            solved[key] = solved[matcher, other].T
-        if key not in solved:
-            n, m = (int(self._free(which).sum()) for which in (side, other))
-            if n * m > MOST_PAIRS:
-                raise ConfigError(
-                    f"{matcher} has to match all {n:,} × {m:,} entities once before it can match "
-                    "one; use the matcher cosine, or match everything first and save"
-                )
-            self._score_unlinked(side, matcher)
-            return self._potentials(side, matcher)  # CSLS is solved from the left
-        return solved[key]
+        key = matcher, _rows(matcher, side)
+        if key in self._solved:
+            return self._solved[key]
+        if matcher == "cosine":  # nothing to solve: every term is 0
+            sizes = {which: len(graph.entities) for which, graph in self._growing.sides.items()}
+            nothing = {which: torch.full((n,), torch.nan) for which, n in sizes.items()}
+            return self._keep(matcher, side, nothing)
+        n, m = (int(self._free(which).sum()) for which in (side, OTHER[side]))
+        if n * m > MOST_PAIRS:
+            raise ConfigError(
+                f"{matcher} has to match all {n:,} × {m:,} entities once before it can match "
+                "one; use the matcher cosine, or match everything first and save"
+            )
+        self._score_unlinked(side, matcher)
+        return self._solved[key]
 
     # All at once
 
@@ -168,8 +225,8 @@ class Matching:
             # A linked entity that is asked for takes part, and its counterpart too.
             ends = {}
             for which, graph in self._growing.sides.items():
-                mask, linked = self._free(which).clone(), self._links[which][named]
-                mask[linked] = graph.has_vector()[linked]
+                linked = torch.from_numpy(self._links[which][named])
+                mask = _with(self._free(which), linked) & graph.has_vector()
                 ends[which] = mask.nonzero()[:, 0]
             mine, theirs = ends[side], ends[OTHER[side]]
             cosine = self._cosine("left", ends["left"], ends["right"])
@@ -182,24 +239,25 @@ class Matching:
 
     def _score_unlinked(self, side: str, matcher: str) -> tuple[Tensor, Tensor, Scores]:
         """Ids of the unlinked entities of ``side`` and of the other side, and their scores."""
-        if matcher != "sinkhorn" and side == "right":
-            theirs, mine, scores = self._score_unlinked("left", matcher)
+        if side != (rows := _rows(matcher, side)):
+            theirs, mine, scores = self._score_unlinked(rows, matcher)
             return mine, theirs, scores.T
-        free = self._free(side), self._free(OTHER[side])
-        ids = free[0].nonzero()[:, 0], free[1].nonzero()[:, 0]
-        cosine, known = self._cosine(side, *ids), self._solved.get((matcher, side))
+        free = {which: self._free(which) for which in (side, OTHER[side])}
+        mine, theirs = (mask.nonzero()[:, 0] for mask in free.values())
+        scores, known = self._cosine(side, mine, theirs), self._solved.get((matcher, side))
         if matcher == "cosine":
-            scores = cosine
-        elif known is not None and all(known.covers(end, free[end]) for end in (ROWS, COLUMNS)):
-            row, column = (known.solved[end][ids[end]].to(cosine.left.device) for end in (0, 1))
-            scores = replace(cosine, scale=known.scale, row=row, column=column)
-        else:
-            scores = apply_matcher(cosine, matcher, self._config)
-            sizes = len(free[0]), len(free[1])
-            self._solved[matcher, side] = Potentials.from_scores(
-                scores, ids, sizes, matcher, self._config
-            )
-        return *ids, scores
+            return mine, theirs, scores
+        if known is not None and all(known.covers(which, mask) for which, mask in free.items()):
+            ends = (known.solved[which][mask] for which, mask in free.items())
+            row, column = (end.to(scores.left.device) for end in ends)
+            return mine, theirs, replace(scores, scale=known.scale, row=row, column=column)
+        scores = apply_matcher(scores, matcher, self._config)
+        solved = {which: torch.full(mask.shape, torch.nan) for which, mask in free.items()}
+        if scores.row is not None and scores.column is not None and min(scores.shape):
+            solved[side][mine] = scores.row.float().cpu()
+            solved[OTHER[side]][theirs] = scores.column.float().cpu()
+        self._keep(matcher, side, solved)
+        return mine, theirs, scores
 
     def _cosine(self, side: str, mine: Tensor, theirs: Tensor) -> Scores:
         """Cosines of entities of ``side`` and of the other side."""
@@ -207,16 +265,10 @@ class Matching:
         return Scores.cosine(left[mine], right[theirs])
 
     def _free(self, side: str) -> Tensor:
-        """Mask of the unlinked entities of a side that have a vector, bool[n].
-
-        The same object as long as its values are the same: see :class:`End`.
-        """
+        """Mask of the unlinked entities of a side that have a vector, bool[n]."""
         there = self._growing.sides[side].has_vector()
         if side not in self._masks or self._masks[side][0] is not there:
-            mask = there & self.unlinked(side)
-            if side in self._masks and torch.equal(mask, self._masks[side][1]):
-                mask = self._masks[side][1]
-            self._masks[side] = there, mask
+            self._masks[side] = there, there & self.unlinked(side)
         return self._masks[side][1]
 
     def unlinked(self, side: str) -> Tensor:
@@ -224,3 +276,35 @@ class Matching:
         mask = torch.ones(len(self._growing.sides[side].entities), dtype=torch.bool)
         mask[torch.from_numpy(self._links[side])] = False
         return mask
+
+
+def _rows(matcher: str, side: str) -> str:
+    """The side whose entities are rows of the full problem; the same for both unless Sinkhorn."""
+    return side if matcher == "sinkhorn" else "left"
+
+
+def _with(mask: Tensor, ids: Tensor) -> Tensor:
+    """The mask, bool[n], with some ids added; the same object if it has them all."""
+    return mask if mask[ids].all() else mask.index_put((ids,), torch.tensor(True))
+
+
+def _found_pairs(entities: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of entities, int64[q], with what was found of each, int64[q, c], -1 for none."""
+    there = found >= 0
+    return entities[:, None].expand_as(found)[there], found[there]
+
+
+def _score_pairs(scores: Scores, entities: Tensor, rows: Tensor, columns: Tensor) -> Pairs:
+    """Score the pairs of ``rows`` and ``columns``, int64[p] each, that need not be distinct."""
+    m = max(1, scores.shape[1])
+    keys = torch.unique(rows * m + columns)
+    rows, columns = keys // m, keys % m
+    row_ids, column_ids = torch.unique(torch.cat((entities, rows))), torch.unique(columns)
+    pairs = SparseScores(
+        torch.searchsorted(row_ids, rows),
+        torch.searchsorted(column_ids, columns),
+        torch.empty(len(keys)),
+        (len(row_ids), len(column_ids)),
+    )
+    some = scores.rows(row_ids).columns(column_ids)
+    return row_ids.numpy(), column_ids.numpy(), *rescore(pairs, some)

@@ -53,7 +53,7 @@ class PredictionState(Learned):
     def _calibrated(self) -> Confidence | None:
         """Probabilities from the validation triples, over the graph as it was while training."""
         splits = splits_of(self.task)
-        then, valid = replace(splits, later=splits.later[:0]), known_valid(splits)
+        then, valid = replace(splits, later=splits.later[:0]), splits.known_valid
         if not len(valid):
             return None
         vectors = self.model.embed(view_of(self.model, then.now, self.task, self.device))
@@ -80,17 +80,12 @@ class PredictionState(Learned):
         rows = self.model.rows(view_of(self.model, now, self.task, self.device))
         return {SIDE: rows.vectors}, {name: part.cpu() for name, part in rows.memory.items()}
 
-    def _made_memory(self) -> Mapping[str, Tensor]:
-        return self.encoded()[1]
-
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
         model = PredictionModel(1, len(seen_relations), self.config)
         model.load_frozen(self.model.state_dict())
         model.to(self.device)
         return Newcomers(
-            model.newcomers,
-            model.attentions,
-            model.encoder,
+            model,
             model.distillation,
             {VECTORS: self.config.width, **model.encoder.memories},
             model.encoder.reach,
@@ -103,7 +98,7 @@ class PredictionState(Learned):
     # With all that was added
 
     def grown_task(self, growing: Growing) -> GraphTask:
-        if not growing.changed:
+        if not growing.additions:
             return self.task
         side = growing.sides[SIDE]
         new = side.arrivals.new_entities()
@@ -164,9 +159,3 @@ def splits_of(task: GraphTask) -> Splits:
     sizes = len(task.graph.entities), len(task.graph.relations)
     _, arrived = graphs_of(task)[SIDE]
     return Splits(task.graph.triples, arrived, task.valid, task.test, *sizes)
-
-
-def known_valid(splits: Splits) -> Ids:
-    """The validation triples of trained entities."""
-    valid: Ids = splits.valid[splits.seen[splits.valid[:, [0, 2]]].all(axis=1)]
-    return valid

@@ -151,26 +151,13 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
     return float(sum(abs(part.sum()) for part in np.array_split(gap, bins)) / len(gap))
 
 
-def answer_scores(
-    found_right: Tensor, answered: Tensor, has_counterpart: Tensor
-) -> dict[str, float]:
-    """Precision, recall and F1 of matches, and of the prediction "has no counterpart".
-
-    ``precision`` is right answers / answers, ``recall`` right answers / entities with a
-    counterpart. With the prefix ``none_``, positives are the entities without an answer, true
-    positives those of them without a counterpart. An empty denominator gives 0. All arguments are
-    bool[n].
-    """
-    result: dict[str, float] = {}
-    for name, right, positive, truth in (
-        ("", found_right, answered, has_counterpart),
-        ("none_", ~has_counterpart, ~answered, ~has_counterpart),
-    ):
-        hits, predicted, true = (int(x.sum()) for x in (right & positive, positive, truth))
-        result[f"{name}precision"] = hits / max(predicted, 1)
-        result[f"{name}recall"] = hits / max(true, 1)
-        result[f"{name}f1"] = 2 * hits / max(predicted + true, 1)
-    return result
+def calibration(confidence: Tensor, correct: Tensor) -> dict[str, float]:
+    """Expected calibration error ``ece``, ``mean`` confidence, and the share ``right``."""
+    return {
+        "ece": expected_calibration_error(confidence, correct),
+        "mean": confidence.mean().item(),
+        "right": correct.double().mean().item(),
+    }
 
 
 def _standard(features: Tensor) -> tuple[Tensor, Tensor]:

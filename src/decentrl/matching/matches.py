@@ -66,17 +66,6 @@ def best_pairs(
     return pairs, replace(pairs, values=values / scores.scale)
 
 
-def nearest_answers(scores: Scores) -> Answers:
-    """Every row's best column, of tied ones the lowest, without a confidence."""
-    columns = torch.full((scores.shape[0], 1), -1)
-    values = torch.full(columns.shape, torch.nan)
-    for rows, block in scores.blocks():
-        # NumPy, unlike torch, guarantees the first of equal maxima.
-        best = torch.from_numpy(block.cpu().numpy().argmax(1))[:, None]
-        columns[rows], values[rows] = best, block.cpu().gather(1, best).float()
-    return Answers(columns, values, torch.full((len(columns),), torch.nan))
-
-
 def matches_table(
     labels: Objects, counterparts: Objects, answers: Answers, swapped: bool
 ) -> pa.Table:

@@ -97,6 +97,34 @@ def top_pairs(cosine: Scores, k: int) -> SparseScores:
     return SparseScores(keys // max(m, 1), keys % max(m, 1), values, (n, m))
 
 
+def rescore(pairs: SparseScores, scores: Scores) -> tuple[SparseScores, SparseScores]:
+    """Scores and cosines of pairs, summed in float64.
+
+    So a pair has the same score in the full problem and in the search of one entity.
+    """
+    cosine = dots(scores.left, pairs.rows, scores.right, pairs.columns).cpu()
+    score = scores.scale * cosine
+    if scores.row is not None:
+        score += scores.row[pairs.rows].double().cpu()
+    if scores.column is not None:
+        score += scores.column[pairs.columns].double().cpu()
+    device = pairs.values.device
+    return (
+        replace(pairs, values=score.float().to(device)),
+        replace(pairs, values=cosine.float().to(device)),
+    )
+
+
+def dots(left: Tensor, rows: Tensor, right: Tensor, columns: Tensor) -> Tensor:
+    """Dot products left[rows]·right[columns] of p pairs, float64[p]."""
+    sums = left.new_empty(len(rows), dtype=torch.float64)
+    step = max(1, (8 << 20) // (8 * max(1, left.shape[1])))
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        sums[some] = (left[rows[some]].double() * right[columns[some]].double()).sum(1)
+    return sums
+
+
 def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
     """CSLS over stored pairs: 2 cos(i, j) - r(i) - c(j).
 

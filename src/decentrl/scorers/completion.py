@@ -15,7 +15,7 @@ from torch import Tensor
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
-from decentrl.matching.confidence import Confidence, expected_calibration_error, fit_confidence
+from decentrl.matching.confidence import Confidence, calibration, fit_confidence
 from decentrl.scorers.model import PredictionModel
 
 CALIBRATED = 10
@@ -173,20 +173,11 @@ class Completion:
         return found
 
     def reliability(self, asked: Queries, known: Queries) -> dict[str, float]:
-        """How far the probabilities hold for held-out questions; empty where none were learned.
-
-        ``ece`` is the expected calibration error (15 bins of equal mass), ``mean`` the mean
-        probability, ``right`` the share of right answers.
-        """
+        """Calibration of probabilities of held-out questions; empty where none were learned."""
         if self.confidence is None or not len(asked):
             return {}
         facts, right = self.evidence(asked, known)
-        sure = self.confidence(facts)
-        return {
-            "ece": expected_calibration_error(sure, right),
-            "mean": sure.mean().item(),
-            "right": right.double().mean().item(),
-        }
+        return calibration(self.confidence(facts), right)
 
     def _blocks(self, n: int) -> Iterator[slice]:
         size = max(1, CELLS // max(1, len(self.vectors)))

@@ -175,9 +175,7 @@ class Pass:
 
     def unlinked(self, among: Ids) -> Unlinked:
         """Those of some entities that no known link has taken, and those of validation links."""
-        known = self.context.known
-        unlinked = Unlinked.of(known.n_left, known.n_entities, self.links, self.valid)
-        return Unlinked(np.intersect1d(unlinked.left, among), np.intersect1d(unlinked.right, among))
+        return Unlinked.of(self.context.known.n_left, self.links, self.valid, among)
 
     def marks(self) -> Tensor | None:
         """The sureness that vectors hold in coordinates of their own; None if they do not."""

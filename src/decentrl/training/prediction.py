@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decentrl.config import PredictionConfig
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Adjacency, Ids
@@ -56,7 +55,6 @@ class PredictionObjective:
         triples: int64[n, 3].
         view: what the encoder reads of them.
         valid: held-out triples, int64[n, 3]; may be empty.
-        known: all questions and answers that are not wrong, for filtered ranks.
     """
 
     def __init__(
@@ -64,19 +62,18 @@ class PredictionObjective:
         model: PredictionModel,
         triples: Ids,
         view: Any,
-        config: PredictionConfig,
         valid: Ids,
-        known: Queries,
         n_relations: int,
-        seed: int = 0,
     ) -> None:
+        config = model.config
         self.model, self.view, self.config = model, view, config
-        self.queries, self.known = Queries.of(triples, n_relations), known
+        self.queries = Queries.of(triples, n_relations)
+        self.known = Queries.of(np.concatenate((triples, valid)), n_relations)
         seen = view.seen.cpu().numpy()
         self.n_entities = len(seen)
         self.seen = np.flatnonzero(seen)
         self._column = np.full(len(seen), -1)
-        chosen = np.random.default_rng(seed).permutation(len(valid))[:VALIDATED]
+        chosen = np.random.default_rng(config.seed).permutation(len(valid))[:VALIDATED]
         self.valid = Queries.of(valid[np.sort(chosen)], n_relations)
         self._ahead: list[Ids] = []
         self._encodings: list[Tensor] = []  # of the steps to come

@@ -32,11 +32,10 @@ class Unlinked:
     right: Ids
 
     @classmethod
-    def of(cls, n_left: int, n_entities: int, links: Ids, included: Ids) -> Unlinked:
-        """Entities in no link of ``links``, and those in ``included``, int64[n, 2], anyway."""
-        left = np.setdiff1d(np.arange(n_left), links[:, 0])
-        right = np.setdiff1d(np.arange(n_left, n_entities), links[:, 1])
-        return cls(np.union1d(left, included[:, 0]), np.union1d(right, included[:, 1]))
+    def of(cls, n_left: int, links: Ids, included: Ids, among: Ids) -> Unlinked:
+        """Those of some entities that are in no link of ``links``, or in one of ``included``."""
+        ids = np.union1d(np.setdiff1d(among, links), np.intersect1d(among, included))
+        return cls(ids[ids < n_left], ids[ids >= n_left])
 
     def cosine(self, vectors: Tensor) -> Scores:
         """Cosines of the left with the right entities, from all vectors, of length 1."""

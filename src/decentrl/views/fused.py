@@ -44,7 +44,10 @@ class FusedViews:
         encoder: the trained view; None where seed propagation is all there is.
         seeds: the view by seed propagation; also where it has no weight, for its features.
         parts: the views that vectors are made of, and their weights, which sum to 1.
+        marked: whether vectors of newcomers end with coordinates about counterparts.
     """
+
+    marked = False
 
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         self.config = config
@@ -103,30 +106,26 @@ class FusedViews:
             found.shared.update(rows.shared)
         return found
 
-    def newcomers(self, part: Part, marked: bool) -> tuple[Tensor, Rows, list[Rows]]:
-        """Vectors of a part's entities, their memories, and what each view has made.
-
-        Args:
-            marked: vectors have coordinates about counterparts; a newcomer has none yet.
-        """
+    def newcomers(self, part: Part) -> Rows:
+        """Vectors of a part's entities, and their memories."""
         made = [view.newcomers(part) for view, _ in self.parts]
         scaled = [
             rows.vectors if weight == 1 else rows.vectors * weight**0.5
             for rows, (_, weight) in zip(made, self.parts, strict=True)
         ]
         vectors = torch.cat(scaled, 1)
-        if marked:
+        if self.marked:  # a newcomer has no counterpart yet
             vectors = F.pad(vectors, (0, COUNTERPART))
             self._mark(vectors, vectors.new_zeros(len(vectors)))
         memory = {name: rows for one in made for name, rows in one.memory.items()}
-        return vectors, Rows(vectors, memory), made
+        return Rows(vectors, memory)
 
-    def attentions(self, part: Part, made: list[Rows]) -> list[Attention]:
+    def attentions(self, part: Part) -> list[Attention]:
         """Which neighbours new vectors are made of, each view with its weight."""
         return [
             attention._replace(weights=weight * attention.weights)
-            for rows, (view, weight) in zip(made, self.parts, strict=True)
-            for attention in view.attentions(part, rows)
+            for view, weight in self.parts
+            for attention in view.attentions(part, view.newcomers(part))
         ]
 
     def load(self, weights: Mapping[str, Tensor], *, with_entities: bool = True) -> None:

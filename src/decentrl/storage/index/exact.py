@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from decentrl.matching.point import dots
+from decentrl.matching.sparse import dots
 
 BLOCK = 16 << 20
 """Bytes that the scores of a block, and vectors that are read for it, may take at once."""
@@ -47,7 +47,15 @@ class Index(ABC):
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> Found:
-        """See :class:`decentrl.matching.point.Search`."""
+        """Find the candidates with the highest scale · query·candidate + bias, best first.
+
+        Args:
+            queries: float32[b, d].
+            bias: float32[n], one for each candidate, finite.
+            allowed: bool[n], the candidates that may be found.
+        Returns:
+            scores float32[b, top] and ids int64[b, top] on the CPU, filled up with -inf and -1.
+        """
         blocks = torch.split(queries, self._queries_at_once(top))
         found = [self._search(block, top, scale, bias, allowed) for block in blocks]
         scores, ids = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
