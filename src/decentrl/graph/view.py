@@ -37,8 +37,6 @@ class GraphView:
         layers: int,
         two_hop: bool = False,
         self_entity: bool = False,
-        order: int = 2,
-        residual: bool = True,
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
         frozen: NDArray[np.bool_] | None = None,
@@ -50,9 +48,6 @@ class GraphView:
             graphs: triples int64[n, 3] of each graph.
             layers: K.
             two_hop: let layers 1, 3, … read two-hop neighbours (the context g⁰ reads one-hop ones).
-            order: how many layers back a layer's keys lie: 2 for the second-order network
-                (layer k reads gᵏ⁻²), 1 for separate contexts (layer k reads gᵏ⁻¹).
-            residual: layers hand on what the layer before knew.
             seen: entities that have a trained input embedding; default: those in ``graphs``.
             seen_relations: relations that have one; default: all.
             frozen: entities whose vectors are known already, whatever their edges are.
@@ -74,10 +69,9 @@ class GraphView:
         known = [there | (first.degrees() > 0)]
         views = []
         for k in range(1, layers + 1):
-            readable = trained if k == 1 else known[k - order]
+            readable = trained if k == 1 else known[k - 2]
             views.append(hops[k % len(hops)].keep_columns(readable))
-            handed_on = known[-1] if residual else there
-            known.append(handed_on | (views[-1].degrees() > 0))
+            known.append(known[-1] | (views[-1].degrees() > 0))
         return cls(first, tuple(views), bag, trained)
 
     def to(self, device: torch.device | str) -> GraphView:

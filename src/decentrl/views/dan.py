@@ -60,7 +60,6 @@ class DANView(View):
         model = self.config.model
         return graph.view(
             layers=model.layers,
-            order=self.dan.order,
             two_hop=self.reads_two_hops,
             self_entity=model.self_entity,
             counterparts=True,
