@@ -34,7 +34,6 @@ class DANView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: DANSettings = config.model
-        distillation = config.distillation
         self.config = config
         self.entities = nn.Parameter(torch.empty(n_entities, model.dim))
         nn.init.xavier_uniform_(self.entities)
@@ -49,9 +48,7 @@ class DANView(View):
         self.first_part = 1 if model.output == "layers" else 0
         self.with_input = model.output == "all-layers+input"
         self.dim = model.dim * (model.layers + 1 - self.first_part + self.with_input)
-        self.distillation = SelfDistillation(
-            self.dim, model.dim, distillation.variant, distillation.head, distillation.dropout
-        )
+        self.distillation = SelfDistillation(self.dim, model.dim, config.distillation.variant)
         self.reads_two_hops = model.hops == "alternating"
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = (model.layers + 1) * (2 if self.reads_two_hops else 1)
@@ -132,10 +129,8 @@ class DANObjective(LinkObjective):
         constant = not self.model.with_input  # layers have one length, so no gradient goes through
         vectors = join([gather(part, ids) for part in parts], constant)
         left, right = vectors.chunk(2)
-        loss = contrastive_alignment_loss(
-            (left * right).sum(-1),
-            joined_dots(parts, negatives, constant),
-        )
+        near, far = (left * right).sum(-1), joined_dots(parts, negatives, constant)
+        loss = contrastive_alignment_loss(near, far)
         distillation = self.config.distillation
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)

@@ -34,7 +34,7 @@ class ReflectionView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: ReflectionSettings = config.model
-        self.config, head = config, config.distillation
+        self.config, variant = config, config.distillation.variant
         self.encoder = RelationalEncoder(
             n_entities,
             n_relations,
@@ -46,10 +46,8 @@ class ReflectionView(View):
             entity_dropout=model.entity_dropout,
         )
         self.distillation: SelfDistillation | None = None
-        if head.variant != "none":
-            self.distillation = SelfDistillation(
-                self.encoder.dim, model.dim, head.variant, head.head, head.dropout
-            )
+        if variant != "none":
+            self.distillation = SelfDistillation(self.encoder.dim, model.dim, variant)
         self.dim = self.encoder.dim
         self.memories = {STATES: self.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
