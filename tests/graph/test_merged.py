@@ -9,10 +9,10 @@ import pytest
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.merged import MergedGraph
+from decentrl.graph.relational import PropagationView
 
 OPTIONS: dict[str, Any] = {
     "layers": 1,
-    "order": 2,
     "two_hop": False,
     "self_entity": False,
     "counterparts": False,
@@ -99,7 +99,7 @@ def test_a_relational_view_reads_edges_but_no_embedding_that_training_did_not_kn
 
 
 def test_seeds_travel_in_both_graphs_and_both_directions(merged: MergedGraph) -> None:
-    view = merged.propagation_view()
+    view = PropagationView.build(merged.triples(), merged.n_entities, merged.n_relations)
     assert edges(view.edges) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
     assert edges(view.heads) == {(0, 0), (1, 1), (2, 3), (0 + 3, 1), (1 + 3, 2), (2 + 3, 4)}
     assert edges(view.tails) == {(1, 0), (2, 1), (4, 2), (0, 0 + 3), (1, 1 + 3), (3, 2 + 3)}

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from decentrl.graph.adjacency import Ids
-from decentrl.graph.relational import PropagationView, RelationalView
-from decentrl.graph.view import GraphView, counterpart_triples, entities_of, relations_of
+from decentrl.graph.relational import RelationalView
+from decentrl.graph.view import GraphView, counterpart_triples, seen_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,29 +69,13 @@ class MergedGraph:
             right=np.concatenate((self.right, right)),
         )
 
-    def _seen(self, trained_on: MergedGraph | None) -> dict[str, Any]:
-        """Masks of what was known in training, as views take them."""
-        known = (trained_on or self).triples()
-        return {
-            "seen": entities_of(known, self.n_entities),
-            "seen_relations": relations_of(known, self.n_relations),
-        }
-
     def relational_view(
         self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
     ) -> RelationalView:
         """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
-        return RelationalView.build(
-            self.triples(),
-            self.n_entities,
-            self.n_relations,
-            device=device,
-            **self._seen(trained_on),
-        )
-
-    def propagation_view(self, device: torch.device | str = "cpu") -> PropagationView:
-        """What seed propagation reads."""
-        return PropagationView.build(self.triples(), self.n_entities, self.n_relations, device)
+        sizes = self.n_entities, self.n_relations
+        seen = seen_in((trained_on or self).triples(), *sizes)
+        return RelationalView.build(self.triples(), *sizes, device=device, **seen)
 
     def view(
         self, *, counterparts: bool, trained_on: MergedGraph | None = None, **settings: Any
@@ -106,10 +90,6 @@ class MergedGraph:
         left, right = self.left, self.right
         if counterparts:
             left, right = counterpart_triples(left, right, self.links)
-        return GraphView.build(
-            (left, right),
-            self.n_entities,
-            self.n_relations,
-            **self._seen(trained_on),
-            **settings,
-        )
+        n, n_relations = self.n_entities, self.n_relations
+        seen = seen_in((trained_on or self).triples(), n, n_relations)
+        return GraphView.build((left, right), n, n_relations, **seen, **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,6 +94,14 @@ def relations_of(triples: Ids, n_relations: int) -> NDArray[np.bool_]:
     mask = np.zeros(n_relations, bool)
     mask[triples[:, 1]] = True
     return mask
+
+
+def seen_in(triples: Ids, n_entities: int, n_relations: int) -> dict[str, Any]:
+    """Masks of what was known in training, as the ``build`` of a view takes them."""
+    return {
+        "seen": entities_of(triples, n_entities),
+        "seen_relations": relations_of(triples, n_relations),
+    }
 
 
 def counterpart_triples(left: Ids, right: Ids, links: Ids) -> tuple[Ids, Ids]:

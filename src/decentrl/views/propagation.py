@@ -32,7 +32,7 @@ class SeedView(View):
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
     ) -> PropagationView:
-        return graph.propagation_view(device)
+        return PropagationView.build(graph.triples(), graph.n_entities, graph.n_relations, device)
 
     def propagate(self, structure: PropagationView, links: Tensor) -> SeedPropagation:
         """Seeds carried from all links over a graph."""
