@@ -115,7 +115,7 @@ class Settings:
                 raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
             cls._check_section(name)
             changes.setdefault(name, {})[key] = _parse(text.strip())
-        values = cls.kept(cls._names(base, changes), base)
+        values = cls.kept(cls.names(base, changes), base)
         for name, part in changes.items():
             values.setdefault(name, {}).update(part)
         return cls.from_dict({**values, "preset": preset, "seed": seed})
@@ -142,7 +142,7 @@ class Settings:
             cls._check_section(name)
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{name} is a section; write {name}.NAME = VALUE")
-        names = cls._names(given)
+        names = cls.names(given)
         for name, kind in cls.chosen(names).items():
             checked = {
                 key: cls._checked(name, kind, key, value, names)
@@ -163,7 +163,7 @@ class Settings:
         """Raise where settings contradict each other."""
 
     @classmethod
-    def _names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
+    def names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
         """The chosen name of each section with a choice: the last source that gives one."""
         names = {}
         for name, key in cls.choices.items():
