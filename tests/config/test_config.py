@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import Field, fields, replace
+from itertools import product
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -248,7 +249,8 @@ def wrong_settings() -> list[tuple[str, list[str], str, str]]:
             for section, kind in sections.items():
                 if kind is not None:
                     known.setdefault(section, {}).update({f.name: f.default for f in fields(kind)})
-        for names in job.all_names():
+        for chosen in product(*job.known.values()):
+            names = dict(zip(job.known, chosen, strict=True))
             if names.get("decoder", "complex") not in ("complex", "transe", "tucker"):
                 continue  # the others have the settings of one of these
             choice = [f"{section}.{job.choices[section]}={name}" for section, name in names.items()]

@@ -82,14 +82,10 @@ class Settings:
         return {name: kinds.get(name, found[name]) for name in section_names(cls)}
 
     @classmethod
-    def all_names(cls) -> list[dict[str, str]]:
-        """Every choice of names by section."""
-        return [dict(zip(cls.known, names, strict=True)) for names in product(*cls.known.values())]
-
-    @classmethod
     def variants(cls) -> list[Sections]:
         """:meth:`chosen` for every choice there is."""
-        return [cls.chosen(names) for names in cls.all_names()]
+        choices = product(*cls.known.values())
+        return [cls.chosen(dict(zip(cls.known, names, strict=True))) for names in choices]
 
     @classmethod
     def from_preset(

@@ -77,19 +77,15 @@ class MergedGraph:
         seen = seen_in((trained_on or self).triples(), *sizes)
         return RelationalView.build(self.triples(), *sizes, device=device, **seen)
 
-    def view(
-        self, *, counterparts: bool, trained_on: MergedGraph | None = None, **settings: Any
-    ) -> GraphView:
-        """What a DAN reads; ``settings`` as for :meth:`GraphView.build`.
+    def view(self, *, trained_on: MergedGraph | None = None, **settings: Any) -> GraphView:
+        """What a DAN reads: triples between two linked entities are copied to the other graph.
 
         Args:
-            counterparts: copy triples between two linked entities to the other graph.
             trained_on: the graph known in training, if this one has grown since; entities and
                 relations that it lacks are unseen.
+            settings: as for :meth:`GraphView.build`.
         """
-        left, right = self.left, self.right
-        if counterparts:
-            left, right = counterpart_triples(left, right, self.links)
         n, n_relations = self.n_entities, self.n_relations
         seen = seen_in((trained_on or self).triples(), n, n_relations)
-        return GraphView.build((left, right), n, n_relations, **seen, **settings)
+        graphs = counterpart_triples(self.left, self.right, self.links)
+        return GraphView.build(graphs, n, n_relations, **seen, **settings)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.nn.aggregate import gather
-
-Distillation = Literal["detached", "infonce", "l2", "none"]
 
 
 class SelfDistillation(nn.Module):
@@ -31,9 +27,7 @@ class SelfDistillation(nn.Module):
             no negatives) or ``none``.
     """
 
-    def __init__(
-        self, student_dim: int, teacher_dim: int, variant: Distillation = "detached"
-    ) -> None:
+    def __init__(self, student_dim: int, teacher_dim: int, variant: str = "detached") -> None:
         super().__init__()
         self.variant = variant
         projection = nn.Linear(student_dim, teacher_dim)
