@@ -64,18 +64,11 @@ class NeighbourAttention(nn.Module):
     ) -> Tensor:
         """query [n_rows, dim], keys [n_columns, dim] → [n_rows, dim]."""
         weights = self.weights(query, keys, graph, kept)
-        # W after or before the sum is the same; it is cheaper on the shorter side.
-        if graph.n_rows <= graph.n_columns:
-            # The sum is cheap to make again in the backward pass, and as large as g to keep.
-            summed: Tensor = checkpoint(
-                self._sum_then_value, weights, keys, graph,
-                use_reentrant=False, preserve_rng_state=False,
-            )  # fmt: skip
-            return summed
-        return weighted_sum(weights, self.value(keys), graph)
-
-    def _sum_then_value(self, weights: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
-        summed: Tensor = self.value(weighted_sum(weights, keys, graph))
+        # The sum is cheap to make again in the backward pass, and as large as g to keep.
+        summed: Tensor = checkpoint(
+            lambda: self.value(weighted_sum(weights, keys, graph)),
+            use_reentrant=False, preserve_rng_state=False,
+        )  # fmt: skip
         return summed
 
 
