@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from decentrl.config import Config, PredictionConfig, Settings
-from decentrl.config.settings import section_names
+from decentrl.config.settings import MORE_PRESETS, section_names
 from decentrl.errors import ConfigError
+from studies import rivals  # noqa: F401  registers the baselines, in worker processes too
 
 RESULTS_VERSION = 1
 """Bumped by hand when code, or the default of a setting, changes so that a number may change: then
@@ -106,6 +107,8 @@ class Run:
         words += ["align" if self.job == "alignment" else "complete", "--dataset", dataset]
         words += ["--open-world"] * bool(self.unseen) + ["--preset", self.preset]
         words += [word for setting in self.settings for word in ("--set", setting)]
+        if self.preset in MORE_PRESETS[KINDS[self.job].folder]:
+            before += "DECENTRL_PLUGINS=studies.rivals "
         return before + shlex.join([*words, "--seed", str(self.seed), "-o", "RUN"])
 
     def changed(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from decentrl.config.settings import section_names
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.predictor import Predictor
 from decentrl.runs.report.collect import make_report, pick_samples
-from decentrl.runs.run import align, average, complete, read_settings, replacing
+from decentrl.runs.run import average, make_run, read_settings, replacing
 from decentrl.runs.sources import GraphSources, Grown, Sources
 from decentrl.training.loop import Row
 
@@ -113,7 +113,7 @@ def test_results_have_the_documented_keys(world_run: Path, open_run: Path) -> No
 def test_without_validation_links_results_have_no_rounds_and_no_confidence(
     tmp_path: Path, sources: Sources
 ) -> None:
-    _, results = align(sources, config("training.valid=0"), tmp_path / "run", device="cpu")
+    _, results = make_run(sources, config("training.valid=0"), tmp_path / "run", device="cpu")
     assert results["self_training"] == {"rounds": 0, "validation": []}
     assert results["confidence"] == {}
     assert results == json.loads((tmp_path / "run" / "results.json").read_bytes())
@@ -121,7 +121,7 @@ def test_without_validation_links_results_have_no_rounds_and_no_confidence(
 
 def test_self_training_is_told_round_by_round(tmp_path: Path, sources: Sources) -> None:
     settings = ("self_training.rounds=2", "self_training.epochs=1", "training.refit=true")
-    aligner, results = align(sources, config(*settings), tmp_path / "run", device="cpu")
+    aligner, results = make_run(sources, config(*settings), tmp_path / "run", device="cpu")
     told = results["self_training"]
     assert len(told["validation"]) == 3
     values = [row["mrr"] for row in told["validation"]]
@@ -157,7 +157,7 @@ def test_settings_come_back_whatever_a_file_is_called(
     tmp_path: Path, odd: Sources, twin_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sources, "read", lambda self, seed: read_twins(twin_files))
-    align(odd, config(seed=5), tmp_path / "run", device="cpu")
+    make_run(odd, config(seed=5), tmp_path / "run", device="cpu")
     assert read_settings(tmp_path / "run") == (odd, config(seed=5))
 
 
@@ -214,29 +214,29 @@ def test_two_runs_are_never_mixed(tmp_path: Path, sources: Sources) -> None:
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="run: already exists; choose another -o, or add --resume"):
-        align(sources, config(), folder, device="cpu")
+        make_run(sources, config(), folder, device="cpu")
     assert names(folder) == {"thesis.tex"}
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(InputError, match="already exists"):
-        align(sources, config(), file, device="cpu")
+        make_run(sources, config(), file, device="cpu")
     with pytest.raises(InputError, match=r"cannot make this folder \(Not a directory\)"):
-        align(sources, config(), file / "run", device="cpu")
+        make_run(sources, config(), file / "run", device="cpu")
 
 
 def test_an_empty_folder_may_be_used(tmp_path: Path, sources: Sources) -> None:
-    align(sources, config(), tmp_path, device="cpu")
+    make_run(sources, config(), tmp_path, device="cpu")
     assert (tmp_path / "results.json").exists()
 
 
 def test_what_cannot_be_learned_leaves_nothing(tmp_path: Path, sources: Sources) -> None:
     for bad in ("training.valid=1.5", "training.learning_rate=1e30"):
         with pytest.raises(DecentRLError):
-            align(sources, config(bad), tmp_path / "deep" / "in" / "run", device="cpu")
+            make_run(sources, config(bad), tmp_path / "deep" / "in" / "run", device="cpu")
         assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").mkdir()
     with pytest.raises(DecentRLError):
-        align(sources, config("training.valid=1.5"), tmp_path / "mine", device="cpu")
+        make_run(sources, config("training.valid=1.5"), tmp_path / "mine", device="cpu")
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
@@ -251,7 +251,7 @@ def start_and_kill(sources: Sources, folder: Path, *settings: str) -> None:
 
     used = config("training.checkpoint_every=0", *settings)
     with pytest.raises(Killed):
-        align(sources, used, folder, device="cpu", on_epoch=on_epoch)
+        make_run(sources, used, folder, device="cpu", on_epoch=on_epoch)
 
 
 def test_a_run_is_not_resumed_over_other_data(
@@ -266,10 +266,10 @@ def test_a_run_is_not_resumed_over_other_data(
     links.write_text("".join(lines[:-1]))
     origin, used = read_settings(tmp_path / "run")
     with pytest.raises(InputError, match="the input has changed since this run began; start a new"):
-        align(origin, used, tmp_path / "run", device="cpu", resume=True)
+        make_run(origin, used, tmp_path / "run", device="cpu", resume=True)
     assert names(tmp_path / "run") == before
     links.write_text("".join(lines))
-    align(origin, used, tmp_path / "run", device="cpu", resume=True)
+    make_run(origin, used, tmp_path / "run", device="cpu", resume=True)
 
 
 def test_a_damaged_checkpoint_is_named_and_costs_nothing(tmp_path: Path, sources: Sources) -> None:
@@ -279,10 +279,10 @@ def test_a_damaged_checkpoint_is_named_and_costs_nothing(tmp_path: Path, sources
     file.write_bytes(content[:-100])
     origin, used = read_settings(tmp_path / "run")
     with pytest.raises(BundleError, match=r"checkpoint\.safetensors: .*damaged.*delete it"):
-        align(origin, used, tmp_path / "run", device="cpu", resume=True)
+        make_run(origin, used, tmp_path / "run", device="cpu", resume=True)
     assert (tmp_path / "run" / "config.toml").exists()
     file.unlink()
-    align(origin, used, tmp_path / "run", device="cpu", resume=True)
+    make_run(origin, used, tmp_path / "run", device="cpu", resume=True)
 
 
 BROKEN = {
@@ -444,7 +444,7 @@ def test_the_report_counts_the_epochs_of_all_stages_in_one_row(
     sources: Sources, tmp_path: Path
 ) -> None:
     settings = config("training.refit=true", "training.valid=0.4")
-    aligner, results = align(sources, settings, tmp_path / "run", device="cpu")
+    aligner, results = make_run(sources, settings, tmp_path / "run", device="cpu")
     report = make_report(aligner, results, [], None)
     assert [row["epoch"] for row in aligner.history] == [1, 2, 1, 2]
     assert [row["epoch"] for row in report.history] == [1, 2, 3, 4]
@@ -548,7 +548,7 @@ def test_two_graphs_cannot_be_completed() -> None:
 
 def test_without_test_triples_a_run_is_still_whole(one: GraphSources, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    _, results = complete(replace(one, holdout=0.0), graph_config(), run, device="cpu")
+    _, results = make_run(replace(one, holdout=0.0), graph_config(), run, device="cpu")
     assert (results["results"], results["frequency"], results["confidence"]) == ([], {}, {})
     assert pq.read_table(run / "predictions.parquet").num_rows == 0
     assert (run / "report.html").exists()
@@ -561,11 +561,11 @@ def test_prediction_goes_on_after_a_kill_and_ends_alike(one: GraphSources, tmp_p
 
     used = graph_config("training.checkpoint_every=0")
     with pytest.raises(Killed):
-        complete(one, used, tmp_path / "run", device="cpu", on_epoch=on_epoch)
+        make_run(one, used, tmp_path / "run", device="cpu", on_epoch=on_epoch)
     origin, again = read_settings(tmp_path / "run")
     assert (origin, again) == (one, used)
-    resumed = complete(origin, again, tmp_path / "run", device="cpu", resume=True)
-    whole = complete(one, used, tmp_path / "whole", device="cpu")
+    resumed = make_run(origin, again, tmp_path / "run", device="cpu", resume=True)
+    whole = make_run(one, used, tmp_path / "whole", device="cpu")
     assert resumed[1]["results"] == whole[1]["results"]
     assert resumed[0].vectors().equal(whole[0].vectors())
     assert [row["loss"] for row in resumed[0].history] == [row["loss"] for row in whole[0].history]
@@ -574,9 +574,9 @@ def test_prediction_goes_on_after_a_kill_and_ends_alike(one: GraphSources, tmp_p
 def test_a_graph_that_cannot_be_learned_leaves_nothing(one: GraphSources, tmp_path: Path) -> None:
     for bad in (replace(one, holdout=1.5), replace(one, triples="absent.tsv")):
         with pytest.raises(InputError):
-            complete(bad, graph_config(), tmp_path / "deep" / "run", device="cpu")
+            make_run(bad, graph_config(), tmp_path / "deep" / "run", device="cpu")
     with pytest.raises(DecentRLError):
-        complete(one, graph_config("training.learning_rate=1e30"), tmp_path / "run", device="cpu")
+        make_run(one, graph_config("training.learning_rate=1e30"), tmp_path / "run", device="cpu")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -615,12 +615,12 @@ def test_a_refit_killed_between_epochs_goes_on_and_ends_alike(
     job: str, sources: Sources, one: GraphSources, tmp_path: Path
 ) -> None:
     few = ("training.epochs=4", "training.checkpoint_every=0")
-    work, first, used, new = (
-        (align, sources, config(*few), ("new", "http://left.org/r0", "http://left.org/3"))
+    first, used, new = (
+        (sources, config(*few), ("new", "http://left.org/r0", "http://left.org/3"))
         if job == "align"
-        else (complete, one, graph_config(*few), ("new", "knows", "person 1"))
+        else (one, graph_config(*few), ("new", "knows", "person 1"))
     )
-    trained, _ = work(first, used, tmp_path / "run", device="cpu")
+    trained, _ = make_run(first, used, tmp_path / "run", device="cpu")
     with type(trained).load(tmp_path / "run", "cpu", durable=True) as model:
         model.add([new], **({"side": "left"} if job == "align" else {}))
     grown = Grown(str(tmp_path / "run"), share=1.0)
@@ -630,11 +630,11 @@ def test_a_refit_killed_between_epochs_goes_on_and_ends_alike(
             raise Killed
 
     with pytest.raises(Killed):
-        work(grown, used, tmp_path / "killed", device="cpu", on_epoch=on_epoch)
+        make_run(grown, used, tmp_path / "killed", device="cpu", on_epoch=on_epoch)
     origin, again = read_settings(tmp_path / "killed")
     assert (origin, again) == (grown, used)
-    resumed, results = work(origin, again, tmp_path / "killed", device="cpu", resume=True)
-    whole, expected = work(grown, used, tmp_path / "whole", device="cpu")
+    resumed, results = make_run(origin, again, tmp_path / "killed", device="cpu", resume=True)
+    whole, expected = make_run(grown, used, tmp_path / "whole", device="cpu")
     assert results["results"] == expected["results"]
     for name, side in whole.growing.sides.items():
         assert "new" in side.entities or name == "right"

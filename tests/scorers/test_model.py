@@ -339,28 +339,6 @@ def test_the_bias_of_an_answer_has_the_scale_of_its_score(name: str) -> None:
 # Dropout.
 
 
-@made_by_neighbours
-def test_some_input_embeddings_are_not_read_while_training(
-    encoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = (f"model.encoder={encoder}", "model.layers=1")
-    model, plain = make(*settings).train(), make(*settings)
-    monkeypatch.setattr(model.encoder, "input_dropout", 0.4)
-    view, known = view_of(model, KNOWN), list[Tensor]()
-    stored = model.encoder.embeddings.detach().clone()
-    for seed in range(60):
-        torch.manual_seed(seed)
-        found = model.encode(view)
-        torch.manual_seed(seed)
-        known.append(torch.rand(N, 1) >= 0.4)
-        with torch.no_grad():
-            plain.encoder.embeddings.copy_(stored * known[-1])  # a row is there or it is 0
-        torch.testing.assert_close(found, plain.encode(view))
-    assert 0.5 < torch.stack(known).double().mean() < 0.7
-    assert torch.equal(model.encoder.embeddings, stored)
-    torch.testing.assert_close(model.embed(view), make(*settings).embed(view))
-
-
 def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> None:
     model = make(
         f"model.encoder={encoder}", "model.dropout=0.5", "decoder.dropout=0.5",

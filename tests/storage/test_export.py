@@ -152,7 +152,7 @@ def test_an_aligner_has_two_sides(tmp_path: Path) -> None:
     assert table.column_names == ["entity", "side", "vector"]
     assert table["side"].to_pylist() == ["left"] * 3 + ["right"] * 4
     for format in ("npy", "word2vec"):
-        with pytest.raises(ConfigError, match="export one side, or use parquet"):
+        with pytest.raises(ConfigError, match="holds one graph; add --side left"):
             export_vectors(sides, tmp_path / "x", format)
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
 
@@ -213,7 +213,7 @@ def test_a_killed_export_leaves_no_file_that_looks_whole(format: str, tmp_path: 
 
 def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     part = Part(*random(3))
-    with pytest.raises(ConfigError, match="there are: parquet, npy, word2vec"):
+    with pytest.raises(ConfigError, match="there are: npy, parquet, word2vec"):
         export_vectors([part], tmp_path / "x", "csv")
     with pytest.raises(InputError, match="make it first"):
         export_vectors([part], tmp_path / "none" / "x", "npy")

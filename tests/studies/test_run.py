@@ -103,6 +103,8 @@ def test_the_command_does_the_same_alone() -> None:
         "decentrl align --dataset dbp15k/zh-en --open-world --preset paper "
         "--set model.dim=64 --seed 3 -o RUN"
     )
+    gcn = Run("alignment", "world", "gcn").command
+    assert gcn.startswith("DECENTRL_PLUGINS=studies.rivals decentrl align --dataset world ")
     split, _, train = replace(RUN, unseen=0.6).command.partition(" && ")
     assert split == "decentrl data split dbp15k/zh-en --share 0.6 -o SPLIT"
     assert "--dataset SPLIT --open-world" in train

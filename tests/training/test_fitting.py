@@ -24,6 +24,7 @@ from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
 from decentrl.views.reflection import ReflectionView
+from studies import rivals  # noqa: F401  registers encoders from outside
 
 SIZE, SEEN, R = 24, 20, 2  # entities a side; those from SEEN on have no triple at first
 OFFSET = np.array([0, SIZE])

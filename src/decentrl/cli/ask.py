@@ -24,10 +24,11 @@ from decentrl.cli.options import (
     Device,
     Entity,
     Json,
+    Links,
     Run,
     Side,
     Top,
-    check_choice,
+    Triples,
     open_sides,
     open_test,
 )
@@ -37,23 +38,19 @@ from decentrl.errors import BundleError, ConfigError, InputError
 
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 """What the extension of an exported file means."""
-KNOWN = ("npy", "parquet", "word2vec")
-Matcher = Annotated[str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")]
 
 
 def evaluate(
     run: Run,
-    links: Annotated[str, Option(help="Alignment: other links than the run's test links.")] = "",
-    triples: Annotated[
-        str, Option(help="Prediction: other triples than the run's test triples.")
-    ] = "",
+    links: Links = "",
+    triples: Triples = "",
     relations: Annotated[
-        bool, Option("--relations", help="Prediction: each relation on its own, too.")
+        bool, Option("--relations", help="A predictor's run: each relation on its own, too.")
     ] = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Rank the test links or triples of a finished run again, from its bundle alone."""
+    """Rank the test links or triples of a finished run again, or others, from its bundle alone."""
     opened, others = open_test(run, links, triples)
     kind = opened.kind
     if kind.two_graphs and relations:
@@ -82,7 +79,9 @@ def match(
     ] = None,
     top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
-    matcher: Matcher = None,
+    matcher: Annotated[
+        str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")
+    ] = None,
     assign: Annotated[
         str,
         Option(
@@ -309,13 +308,7 @@ def export(
         raise InputError(
             f"no format is known for {output.suffix or 'a name without an extension'}",
             file=output,
-            remedy=f"use {', '.join(FORMATS)}, or --format {' | '.join(KNOWN)}",
-        )
-    format = format or FORMATS[output.suffix]
-    check_choice("format", format, KNOWN)
-    if not where and format != "parquet" and opened.kind.two_graphs:
-        raise ConfigError(
-            f"{format} holds one graph; add --side left or --side right, or write parquet"
+            remedy=f"use {', '.join(FORMATS)}, or --format npy | parquet | word2vec",
         )
     with load_model(opened, "cpu") as model:
         parts = [
@@ -323,7 +316,7 @@ def export(
             for name, graph in model.growing.sides.items()
             if not where or name == side
         ]
-        done = export_vectors(parts, output, format)
+        done = export_vectors(parts, output, format or FORMATS[output.suffix])
     text = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
     text += f", {done.without:,} entities without one left out" if done.without else ""
     print_lines(plain_console(stderr=True), text)

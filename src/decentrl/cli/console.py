@@ -28,9 +28,9 @@ DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
 """Digits after the point of what an answer comes with."""
 
 
-def plain_console(stderr: bool = False, markup: bool = True) -> Console:
+def plain_console(stderr: bool = False) -> Console:
     """A console that prints labels and paths as they are: no colours of its own, no emoji."""
-    return Console(stderr=stderr, markup=markup, emoji=False, highlight=False)
+    return Console(stderr=stderr, emoji=False, highlight=False)
 
 
 def wide_console(stderr: bool = False) -> Console:

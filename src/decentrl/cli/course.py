@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -16,12 +16,11 @@ from rich.console import Console
 
 from decentrl.cli.ask import read_results
 from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
-from decentrl.cli.printers import PRINTERS, Printer
+from decentrl.cli.printers import PRINTERS
 from decentrl.errors import BundleError, ConfigError, InputError
-from decentrl.nn.device import pick_device
 from decentrl.runs import run as runs
 from decentrl.runs.report.collect import pick_samples
-from decentrl.runs.sources import Grown, read_task
+from decentrl.runs.sources import Grown
 from decentrl.storage.kinds import kind_for
 
 
@@ -54,9 +53,9 @@ class Plan:
             raise typer.Exit(130) from None
 
     @property
-    def first(self) -> Path:
-        """The folder of the first run, where there are several seeds."""
-        return self.output / "seed-0" if self.seeds else self.output
+    def folders(self) -> list[Path]:
+        """The folder of the run, or of the run of each seed."""
+        return [self.output / f"seed-{i}" for i in range(self.seeds)] or [self.output]
 
     def _run(self) -> None:
         if self.resume and self.overwrite:
@@ -64,28 +63,26 @@ class Plan:
         plan = self
         if self.resume:
             plan = self._begun()
-        elif self.overwrite:
-            read_task(self.sources, self.config)  # input errors come before anything is touched
-            pick_device(self.device)
-        kind = kind_for(plan.config).name
-        console, printer = wide_console(stderr=self.as_json), PRINTERS[kind]
+        console, printer = wide_console(stderr=self.as_json), PRINTERS[kind_for(plan.config).name]
         with runs.replacing(self.output) if self.overwrite else nullcontext():
-            summary, samples = _train(plan, runs.JOBS[kind], printer, console)
+            summary, answers = plan._train(console)
         if self.as_json:
             print_json(summary)
             return
         printer.results(console, summary)
-        if samples:
-            console.print(printer.samples(samples))
-        next_step = printer.next_step.format(run=self.first)
-        print_lines(console, f"report   {self.first / 'report.html'}", next_step)
+        if answers:
+            console.print(printer.samples(pick_samples(answers, 10)))
+        first = self.folders[0]
+        next_step = printer.next_step.format(run=first)
+        print_lines(console, f"report   {first / 'report.html'}", next_step)
 
     def _begun(self) -> Plan:
         """The plan with the sources and settings that its run was begun with."""
-        sources, config = runs.read_settings(self.first)
+        first = self.folders[0]
+        sources, config = runs.read_settings(first)
         if not isinstance(sources, type(self.sources)):
             command = "refit" if isinstance(sources, Grown) else kind_for(config).command
-            raise BundleError(f"{self.first}: go on with this run by `decentrl {command} --resume`")
+            raise BundleError(f"{first}: go on with this run by `decentrl {command} --resume`")
         if (self.output / runs.RESULTS).exists() and not self.seeds:
             raise InputError(
                 "this run is finished", file=self.output, remedy="`decentrl info` shows it"
@@ -94,79 +91,79 @@ class Plan:
         _refuse_changes(self, begun)
         return begun
 
+    def _train(self, console: Console) -> tuple[dict[str, Any], Sequence[Results]]:
+        """One run, or one for each seed: the results, and the answers to the last test."""
+        if self.seeds and not self.resume:
+            runs.refuse_existing(self.output)
+        done: list[dict[str, Any]] = []
+        answers: Sequence[Results] = ()
+        for i, folder in enumerate(self.folders):
+            if self.resume and (folder / runs.RESULTS).exists():
+                done.append(read_results(folder))
+                continue
+            config = replace(self.config, seed=i) if self.seeds else self.config
+            results, answers = self._make_run(config, folder, console)
+            done.append(results)
+        summary = runs.average(done) if self.seeds else done[0]
+        if self.seeds:
+            runs.write_results(self.output, summary)
+        return summary, answers
 
-def _train(
-    plan: Plan, job: runs.Job, printer: Printer, console: Console
-) -> tuple[dict[str, Any], Sequence[Results]]:
-    """One run, or one for each seed: the results, and some answers."""
-    config, output, seeds = plan.config, plan.output, plan.seeds
-    if seeds and not plan.resume:
-        runs.refuse_existing(output)
-    places = [(output / f"seed-{i}", i) for i in range(seeds)] or [(output, config.seed)]
-    done: list[dict[str, Any]] = []
-    samples: Sequence[Results] = ()
-    for folder, seed in places:
-        if plan.resume and (folder / runs.RESULTS).exists():
-            done.append(read_results(folder))
-            continue
-        used = replace(config, seed=seed)
-        with _phases(console, printer, plan.sources) as (on_start, on_trained):
+    def _make_run(
+        self, config: Any, folder: Path, console: Console
+    ) -> tuple[dict[str, Any], Sequence[Results]]:
+        """One run; a terminal shows what goes on before and after training, too."""
+        kind = kind_for(config).name
+        with plain_console(stderr=True).status("reading") as status:
+
+            def on_start(task: Any) -> None:
+                status.stop()
+                _announce(console, self.sources, task)
+
+            def on_trained() -> None:
+                status.update(PRINTERS[kind].finish)
+                status.start()
+
             model, results = runs.make_run(
-                job, plan.sources, used, folder,
-                device=plan.device, resume=plan.resume and (folder / runs.CONFIG).exists(),
+                self.sources, config, folder,
+                device=self.device, resume=self.resume, on_start=on_start, on_trained=on_trained,
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
-                on_start=on_start, on_trained=on_trained,
             )  # fmt: skip
-        done.append(results)
-        samples = pick_samples(job.tested(model).to_pylist(), 10) if results["results"] else ()
-    summary = runs.average(done) if seeds else done[0]
-    if seeds:
-        runs.write_results(output, summary)
-    return summary, samples
+        answers = runs.JOBS[kind].tested(model).to_pylist() if results["results"] else ()
+        return results, answers
 
 
-@contextmanager
-def _phases(
-    console: Console, printer: Printer, sources: Any
-) -> Iterator[tuple[Callable[[Any], None], Callable[[], None]]]:
-    """On a terminal, what goes on before and after training, which draws a bar of its own.
-
-    Yields what to call with the task, once it is read, and after training.
-    """
-    terminal = plain_console(stderr=True)
-    status = terminal.status("reading")
-
-    def on_start(task: Any) -> None:
-        status.stop()
-        _announce(console, printer, sources, task)
-
-    def on_trained() -> None:
-        status.update(printer.finish)
-        if terminal.is_terminal:
-            status.start()
-
-    if terminal.is_terminal:
-        status.start()
-    try:
-        yield on_start, on_trained
-    finally:
-        status.stop()
-
-
-def _announce(console: Console, printer: Printer, sources: Any, task: Any) -> None:
-    """What is read, and what was held out of it."""
-    printer.announce(console, task)
-    option, what, none = printer.held_out
+def _announce(console: Console, sources: Any, task: Any) -> None:
+    """What is read, what reading it left out, and what was held out of it."""
+    kind = kind_for(task)
+    graphs = {f"{name}: " * kind.two_graphs: getattr(task, name) for name in kind.graphs}
+    entities, triples = (
+        " + ".join(f"{len(getattr(graph, part)):,}" for graph in graphs.values())
+        for part in ("entities", "triples")
+    )
+    if kind.two_graphs:
+        held = f"{triples} triples, {len(task.train):,} training and {len(task.test):,} test links"
+    else:
+        held = f"{len(task.graph.relations):,} relations, {triples} training, "
+        held += f"{len(task.valid):,} validation and {len(task.test):,} test triples"
+        if task.auxiliary is not None:
+            held += f"; {len(task.auxiliary):,} arrive after training"
+    lines = [f"{task.name}: {entities} entities, {held}"]
+    lines += [
+        f"{side}{graph.counts.duplicates:,} duplicate triples dropped, "
+        f"{graph.counts.literals:,} with a literal set aside"
+        for side, graph in graphs.items()
+        if graph.counts.duplicates or graph.counts.literals
+    ]
+    option, what, none = PRINTERS[kind.name].held_out
     if isinstance(sources, Grown):
-        print_lines(
-            console, f"{sources.share:.0%} of the epochs, from what {sources.start} has learned"
-        )
+        lines.append(f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
     elif not sources.dataset and not getattr(sources, option) and len(task.test):
-        print_lines(
-            console,
+        lines.append(
             f"no --{option.replace('_', '-')}: {len(task.test):,} {what} ({sources.holdout:.0%}) "
-            f"were held out to test on; --holdout 0 {none}",
+            f"were held out to test on; --holdout 0 {none}"
         )
+    print_lines(console, *lines)
 
 
 def _refuse_changes(asked: Plan, begun: Plan) -> None:
@@ -184,6 +181,6 @@ def _refuse_changes(asked: Plan, begun: Plan) -> None:
             other.append(change)  # unless a later change of the same setting replaces it
     if other:
         raise ConfigError(
-            f"{begun.first} was not begun with {', '.join(other)}; leave that out to go on, or "
-            "start a new run"
+            f"{begun.folders[0]} was not begun with {', '.join(other)}; leave that out to go on, "
+            "or start a new run"
         )

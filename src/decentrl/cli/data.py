@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option, Typer
 
-from decentrl.cli.console import plain_console, print_json, print_lines
+from decentrl.cli.console import plain_console, plain_table, print_json, print_lines
 from decentrl.cli.options import Json
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def list_command(as_json: Json = False) -> None:
         rows = [(x.name, x.kind, list(x.entities()), x.open_world, x.present()) for x in datasets]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
-    table = _table("dataset", "kind", "entities", "open world", "files")
+    table = plain_table("", "dataset", "kind", "entities", "open world", "files")
     for info in datasets:
         entities = " + ".join(f"{n:,}" for n in info.entities())
         world = "yes" if info.open_world else "by split"
@@ -56,7 +56,7 @@ def info(
         print_json(facts)
         return
     title, graphs = facts.pop("name"), facts.pop("graphs")
-    table = _table("", *graphs)
+    table = plain_table("", "", *graphs, numbers=list(graphs))
     for key in next(iter(graphs.values())):
         table.add_row(key.replace("_", " "), *(_number(graph[key]) for graph in graphs.values()))
     rest = [f"{key.replace('_', ' ')}: {_number(value)}" for key, value in facts.items()]
@@ -126,30 +126,27 @@ def _facts(task: Any) -> dict[str, Any]:
     from decentrl.storage.kinds import kind_for
 
     kind = kind_for(task)
-    two = kind.two_graphs
-    later = (task.auxiliary or (None, None)) if two else (task.auxiliary,)
-    graphs = zip(kind.graphs, later, strict=True)
-    facts: dict[str, Any] = {
-        "name": task.name,
-        "open_world": task.open_world,
-        "kind": kind.about,
-        "graphs": {name: _graph_counts(getattr(task, name), new) for name, new in graphs},
-    }
+    arrays = kind.task_arrays(task)
+    facts: dict[str, Any] = {"name": task.name, "open_world": task.open_world, "kind": kind.about}
+    facts["graphs"] = {name: _graph_counts(getattr(task, name)) for name in kind.graphs}
+    for name, counts in facts["graphs"].items():
+        later = "auxiliary" + f".{name}" * kind.two_graphs
+        if later in arrays:
+            counts["auxiliary_triples"] = len(arrays[later])
     words = {"train": "training", "valid": "validation", "test": "test"}
     for name in kind.arrays:
-        facts[f"{words[name]}_{'links' if two else 'triples'}"] = len(getattr(task, name))
-    if two and task.unknown is not None:
-        facts["new_test_links"] = int(task.unknown.sum())
-    if not two and task.new_entities is not None:
-        facts["new_entities"] = len(task.new_entities)
+        facts[f"{words[name]}_{'links' if kind.two_graphs else 'triples'}"] = len(arrays[name])
+    if "unknown" in arrays:
+        facts["new_test_links"] = int(arrays["unknown"].sum())
+    if "new_entities" in arrays:
+        facts["new_entities"] = len(arrays["new_entities"])
     return facts
 
 
-def _graph_counts(graph: KnowledgeGraph, auxiliary: Any) -> dict[str, float]:
+def _graph_counts(graph: KnowledgeGraph) -> dict[str, float]:
     import numpy as np
 
     degree = np.bincount(graph.triples[:, [0, 2]].ravel(), minlength=len(graph.entities))
-    arrived = {} if auxiliary is None else {"auxiliary_triples": len(auxiliary)}
     return {
         "entities": len(graph.entities),
         "relations": len(graph.relations),
@@ -158,7 +155,6 @@ def _graph_counts(graph: KnowledgeGraph, auxiliary: Any) -> dict[str, float]:
         "median_degree": float(np.median(degree)),
         "largest_degree": int(degree.max()),
         "unseen_entities": int((degree == 0).sum()),
-        **arrived,
     }
 
 
@@ -170,11 +166,5 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(*columns)
-    table.columns[0].no_wrap = True
-    return table
-
-
 def _print(*things: str | Table) -> None:
-    print_lines(plain_console(markup=False), *things)
+    print_lines(plain_console(), *things)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +12,7 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from decentrl.cli.console import plain_table, print_json, print_lines, wide_console
-from decentrl.cli.options import Device, Json, Run, open_sides, open_test
+from decentrl.cli.options import Device, Json, Links, Run, Triples, open_sides, open_test
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
@@ -62,41 +60,33 @@ def add(
     two_graphs = opened.kind.two_graphs
     if two_graphs and not where:
         raise ConfigError("give the graph that the triples belong to: --side left or --side right")
-    console, added = wide_console(stderr=as_json), []
-    with _counting(0, len(files)):  # all files are read before the first is added
-        tables = [read_table(file) for file in files]
-    with load_model(opened, device, durable=True) as model:
-        # In prediction nothing but an embedding is then left to make a vector of.
-        alone = not two_graphs and model.config.model.encoder == "none"
-        relations = model.growing.sides[side].trained.graph.relations
-        with _counting(0, len(files)):
+    console = wide_console(stderr=as_json)
+    added: list[dict[str, Any]] = []
+    try:
+        tables = [read_table(file) for file in files]  # all, before the first is added
+        with load_model(opened, device, durable=True) as model:
+            # In prediction nothing but an embedding is then left to make a vector of.
+            alone = not two_graphs and model.config.model.encoder == "none"
+            relations = model.growing.sides[side].trained.graph.relations
             for table in tables if strict else ():
                 column_ids(table, 1, relations, "relation that training has seen")
-        for i, table in enumerate(tables):
-            last = i == len(files) - 1
-            with _counting(i, len(files)):
+            for table in tables:
                 rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
                 # The name of a file may be made of any bytes.
                 name = os.fsencode(table.file.name).decode("utf-8", "replace")
+                last = table is tables[-1]
                 addition = model.add(rows, **where, refresh=refresh and last, source=name)
-            added.append(_line(addition) | {"literals": table.literals})
-            _print_addition(console, addition, table.literals, alone)
+                added.append(_line(addition) | {"literals": table.literals})
+                _print_addition(console, addition, table.literals, alone)
+    except DecentRLError as error:
+        if len(files) == 1:
+            raise
+        done = f"{len(added)} of {len(files)} files were added before"
+        raise InputError(f"{error} ({done if added else 'nothing was added'})") from error
     if as_json:
         print_json(added)
     elif refresh:
         print_lines(console, "every vector was made anew; these additions are in the bundle now")
-
-
-@contextmanager
-def _counting(done: int, count: int) -> Iterator[None]:
-    """Add to an error how many of several files were added before it."""
-    try:
-        yield
-    except DecentRLError as error:
-        if count == 1:
-            raise
-        before = f"{done} of {count} files were added before" if done else "nothing was added"
-        raise InputError(f"{error} ({before})") from error
 
 
 def _line(addition: Addition) -> dict[str, Any]:
@@ -238,10 +228,8 @@ def compact(
 
 def drift(
     run: Run,
-    links: Annotated[str, Option(help="An aligner's run: links to check confidence by.")] = "",
-    triples: Annotated[
-        str, Option(help="A predictor's run: triples to check probabilities by.")
-    ] = "",
+    links: Links = "",
+    triples: Triples = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:

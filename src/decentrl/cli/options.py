@@ -17,8 +17,8 @@ Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a finished run
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else on stdout.")]
 Device = Annotated[str, Option(help="auto (CUDA if there is one), cpu or cuda.")]
 Output = Annotated[Path, Option("--output", "-o", metavar="RUN", help="The run folder.")]
-Resume = Annotated[bool, Option("--resume", help="Go on with an interrupted RUN.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace RUN if it exists.")]
+Resume = Annotated[bool, Option("--resume", help="Go on with the interrupted run of -o.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace the run of -o if it exists.")]
 Ann = Annotated[
     bool,
     Option("--ann", help="An approximate index: faster among many entities, nearly exact."),
@@ -27,6 +27,8 @@ Side = Annotated[
     str,
     Option(help="The entity's graph: left (the default) or right; of an aligner's run only."),
 ]
+Links = Annotated[str, Option(help="An aligner's run: links to measure it by.")]
+Triples = Annotated[str, Option(help="A predictor's run: triples to measure it by.")]
 Entity = Annotated[str, Argument(metavar="ENTITY", help="Its label.")]
 Top = Annotated[int, Option(help="How many.", min=1)]
 
@@ -64,11 +66,9 @@ def open_test(run: Path, links: str, triples: str) -> tuple[Manifest, dict[str, 
     from decentrl.storage.bundle import open_bundle
 
     opened = open_bundle(run)
-    about, name, other, given = (
-        ("alignment", "links", "triples", triples)
-        if opened.kind.two_graphs
-        else ("prediction", "triples", "links", links)
-    )
-    if given:
-        raise ConfigError(f"this run is about {about}; give --{name} instead of --{other}")
-    return opened, {name: links or triples or None}
+    names = ("links", "triples") if opened.kind.two_graphs else ("triples", "links")
+    file, other = ({"links": links, "triples": triples}[name] for name in names)
+    if other:
+        about = f"this run is about {opened.kind.about}"
+        raise ConfigError(f"{about}; give --{names[0]} instead of --{names[1]}")
+    return opened, {names[0]: file or None}

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.console import Results, number, plain_table, print_lines
-
-if TYPE_CHECKING:
-    from decentrl.data.alignment_task import AlignmentTask
-    from decentrl.data.graph_task import GraphTask
 
 METRICS = {f"hits@{k}": (f"Hits@{k}", 1, 100) for k in (1, 3, 10)}
 METRICS |= {"mrr": ("MRR", 3, 1), "mr": ("MR", 1, 1)}
@@ -29,7 +24,6 @@ QUESTIONS = {"tail": "tail (h, r, ?)", "head": "head (?, r, t)"}
 class Printer:
     """What the command line prints of a job, beside what all jobs share."""
 
-    announce: Callable[[Console, Any], None]  # the task, before training
     held_out: tuple[str, str, str]  # without which option, what was held out, what 0 does
     results: Callable[[Console, Results], None]
     samples: Callable[[Sequence[Results]], Table]
@@ -38,18 +32,6 @@ class Printer:
 
 
 # Alignment
-
-
-def _announce_links(console: Console, task: AlignmentTask) -> None:
-    left, right = task.left, task.right
-    print_lines(
-        console,
-        f"{task.name}: {len(left.entities):,} + {len(right.entities):,} entities, "
-        f"{len(left.triples):,} + {len(right.triples):,} triples, {len(task.train):,} training "
-        f"and {len(task.test):,} test links",
-    )
-    _print_left_out(console, left, "left: ")
-    _print_left_out(console, right, "right: ")
 
 
 def _print_links(console: Console, results: Results) -> None:
@@ -85,18 +67,6 @@ def _sample_links(samples: Sequence[Results]) -> Table:
 
 
 # Prediction
-
-
-def _announce_triples(console: Console, task: GraphTask) -> None:
-    graph = task.graph
-    later = "" if task.auxiliary is None else f"; {len(task.auxiliary):,} arrive after training"
-    print_lines(
-        console,
-        f"{task.name}: {len(graph.entities):,} entities, {len(graph.relations):,} relations, "
-        f"{len(graph.triples):,} training, {len(task.valid):,} validation and "
-        f"{len(task.test):,} test triples{later}",
-    )
-    _print_left_out(console, graph)
 
 
 def _print_triples(console: Console, results: Results) -> None:
@@ -181,16 +151,6 @@ def _metric_table(
     return table
 
 
-def _print_left_out(console: Console, graph: Any, name: str = "") -> None:
-    """What reading a graph left out, if anything."""
-    counts = graph.counts
-    if counts.duplicates or counts.literals:
-        console.print(
-            f"{name}{counts.duplicates:,} duplicate triples dropped, "
-            f"{counts.literals:,} with a literal set aside"
-        )
-
-
 def _print_calibration(console: Console, results: Results, name: str, among: str) -> None:
     if found := results.get("confidence"):
         print_lines(
@@ -202,7 +162,6 @@ def _print_calibration(console: Console, results: Results, name: str, among: str
 
 PRINTERS = {
     "aligner": Printer(
-        announce=_announce_links,
         held_out=("test_links", "links", "trains on all of them"),
         results=_print_links,
         samples=_sample_links,
@@ -210,7 +169,6 @@ PRINTERS = {
         finish="matching",
     ),
     "predictor": Printer(
-        announce=_announce_triples,
         held_out=("test", "triples", "holds out none"),
         results=_print_triples,
         samples=_sample_answers,

@@ -12,6 +12,7 @@ from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, given
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, must_grow
 from decentrl.errors import ConfigError, InputError
 
+Holdout = Annotated[float, Option(help="Share to evaluate on if no test file is given.")]
 Format = Annotated[
     str, Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
 ]
@@ -39,9 +40,7 @@ def align(
     links: Annotated[str, Option(help="Known links: left entity, right entity.")] = "",
     test_links: Annotated[str, Option(help="Links to evaluate on.")] = "",
     valid_links: Annotated[str, Option(help="Links to make choices by.")] = "",
-    holdout: Annotated[
-        float, Option(help="Share of the links to evaluate on if no test links are given.")
-    ] = 0.1,
+    holdout: Holdout = 0.1,
     format: Format = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
@@ -82,9 +81,7 @@ def complete(
     ] = "",
     valid: Annotated[str, Option(help="Triples to make choices by.")] = "",
     test: Annotated[str, Option(help="Triples to evaluate on.")] = "",
-    holdout: Annotated[
-        float, Option(help="Share of the triples to evaluate on if no test file is given.")
-    ] = 0.1,
+    holdout: Holdout = 0.1,
     format: Format = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
@@ -175,15 +172,13 @@ def refit(
     ] = "",
     share: Annotated[float, Option(help="Share of the epochs of a training from scratch.")] = 0.5,
     device: Device = "auto",
-    resume: Annotated[
-        bool, Option("--resume", help="Go on with an interrupted NEW; RUN is not needed.")
-    ] = False,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace NEW if it exists.")] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Train again on all that is there now, starting from what RUN has learned.
 
-    NEW is a run like those of `align` and `complete`; RUN stays as it is.
+    NEW is a run like those of `align` and `complete`; RUN stays as it is, and --resume needs none.
 
     decentrl refit run -o new
     """

@@ -17,7 +17,6 @@ from decentrl.config.shared import (
     Steps,
     WatchedSteps,
 )
-from decentrl.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,6 @@ class HardSamples(Section):
         8192, "sampled entities a step that links or answers compete with; 0 means all", at_least=0
     )
     scale: float = setting(30.0, "of the scores: how much harder samples count more", at_least=0)
-
-
-@dataclass(frozen=True)
-class SampledAnswers(HardSamples):
-    """Loss of TransE and RotatE: the right answer of a triple among sampled entities."""
-
-    entities: int = 512
-    scale: float = 3.0
 
 
 @dataclass(frozen=True)
@@ -129,55 +120,6 @@ class NoEncoderSettings(EncoderSettings):
 
 
 @dataclass(frozen=True)
-class RivalSettings(EncoderSettings):
-    """Base of the rivals' settings: they have no self-distillation and no newcomers."""
-
-    inductive: ClassVar[bool] = False
-    sections: ClassVar[Sections] = {"training": WatchedTraining}
-
-    dim: int = setting(300, "width of the input embeddings", at_least=1)
-
-
-@dataclass(frozen=True)
-class LayeredRivalSettings(RivalSettings):
-    layers: int = setting(2, "number of layers", at_least=1)
-
-
-@dataclass(frozen=True)
-class GCNSettings(LayeredRivalSettings):
-    encoder: ClassVar[str] = "gcn"
-
-    dim: int = setting(200, "width of the input embeddings and of every layer", at_least=1)
-
-
-@dataclass(frozen=True)
-class GATSettings(LayeredRivalSettings):
-    encoder: ClassVar[str] = "gat"
-
-    dropout: float = setting(0.0, "dropout on attention scalars", **SHARE)
-
-
-@dataclass(frozen=True)
-class AliNetSettings(LayeredRivalSettings):
-    encoder: ClassVar[str] = "alinet"
-
-    dim: int = setting(500, "width of the input embeddings; layers are narrower", at_least=1)
-
-
-@dataclass(frozen=True)
-class TransESettings(RivalSettings):
-    encoder: ClassVar[str] = "transe"
-    sections: ClassVar[Sections] = {**RivalSettings.sections, "loss": SampledAnswers}
-
-
-@dataclass(frozen=True)
-class RotatESettings(TransESettings):
-    encoder: ClassVar[str] = "rotate"
-
-    dim: int = setting(400, "width of the input embeddings, even", at_least=2)
-
-
-@dataclass(frozen=True)
 class Propagation:
     weight: float = setting(
         0.4, "share of seed propagation in the score, the encoder has the rest", **SHARE
@@ -218,10 +160,7 @@ class MatchingConfig:
     )
 
 
-_OURS: tuple[type[EncoderSettings], ...] = (
-    DANSettings, ReflectionSettings, NoEncoderSettings, GCNSettings, GATSettings, AliNetSettings,
-    TransESettings, RotatESettings,
-)  # fmt: skip
+_OURS: tuple[type[EncoderSettings], ...] = (DANSettings, ReflectionSettings, NoEncoderSettings)
 ENCODERS = {kind.encoder: kind for kind in _OURS}
 """Settings of every encoder by its name; :func:`decentrl.views.register_view` adds to it."""
 
@@ -240,7 +179,3 @@ class Config(Settings):
     training: Any = Training()
     self_training: SelfTraining = SelfTraining()
     matching: MatchingConfig = MatchingConfig()
-
-    def check(self) -> None:
-        if self.model.encoder == "rotate" and self.model.dim % 2:
-            raise ConfigError(f"rotate needs an even model.dim, not {self.model.dim}")

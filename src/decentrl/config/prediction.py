@@ -107,34 +107,10 @@ class TableSettings(PredictionEncoderSettings):
         return 0
 
 
-@dataclass(frozen=True)
-class RivalEncoderSettings(LayeredSettings):
-    """Settings of the rivals, which have no newcomers."""
-
-    inductive: ClassVar[bool] = False
-
-    dim: int = 200
-
-
-@dataclass(frozen=True)
-class LANSettings(RivalEncoderSettings, InductiveSettings):
-    encoder: ClassVar[str] = "lan"
-
-    layers: int = setting(1, "number of layers: one", at_least=1, at_most=1)
-
-
-def _named(base: type[Any], key: str, *names: str) -> dict[str, type[Any]]:
-    """Dataclasses that differ from their base in the name alone."""
-    return {name: type(base.__name__, (base,), {key: name}) for name in names}
-
-
 ENCODERS: dict[str, type[PredictionEncoderSettings]] = {
     "dan": PredictionDANSettings,
     "reflection": PredictionReflectionSettings,
     "none": TableSettings,
-    **_named(RivalEncoderSettings, "encoder", "rgcn", "compgcn"),
-    "lan": LANSettings,
-    **_named(RivalEncoderSettings, "encoder", "dgcn", "wgcn"),
 }
 """Settings of every encoder by its name; registering a prediction encoder adds to it."""
 
@@ -189,12 +165,17 @@ class TuckERDecoder(DecoderSettings):
     batch_norm: bool = setting(False, "normalise over a batch and drop out within, as in its paper")
 
 
+def _named(base: type[DecoderSettings], *names: str) -> dict[str, type[DecoderSettings]]:
+    """Dataclasses that differ from their base in the name alone."""
+    return {name: type(base.__name__, (base,), {"name": name}) for name in names}
+
+
 DECODERS: dict[str, type[DecoderSettings]] = {
-    **_named(DistanceDecoder, "name", "transe"),
-    **_named(DecoderSettings, "name", "distmult", "complex"),
-    **_named(DistanceDecoder, "name", "rotate"),
+    **_named(DistanceDecoder, "transe"),
+    **_named(DecoderSettings, "distmult", "complex"),
+    **_named(DistanceDecoder, "rotate"),
     "tucker": TuckERDecoder,
-    **_named(DecoderSettings, "name", "conve"),
+    **_named(DecoderSettings, "conve"),
 }
 _COMPLEX = DECODERS["complex"]()
 
@@ -226,7 +207,7 @@ class PredictionConfig(Settings):
         return int(self.decoder.dim or self.made + beside or self.model.dim)
 
     def check(self) -> None:
-        name, encoder, model = self.decoder.name, self.model.encoder, self.model
+        name = self.decoder.name
         if name in ("complex", "rotate") and self.width % 2:
             raise ConfigError(f"{name} needs vectors of even width, not {self.width}")
         if name == "conve" and self.loss.relations:
@@ -235,10 +216,6 @@ class PredictionConfig(Settings):
             raise ConfigError("decoder.batch_norm does not go with relations; add loss.relations=0")
         # Steps that share an encoding must not change what it was made of.
         distils = self.distillation is not None and self.distillation.variant == "infonce"
-        if model.reuse > 1 and (encoder == "compgcn" or distils):
+        if self.model.reuse > 1 and distils:
             raise ConfigError("steps cannot share what they change; add model.reuse=1")
-        if encoder == "compgcn" and (name in ("rotate", "tucker") or self.width != model.dim):
-            raise ConfigError(
-                "compgcn shares its relations with the decoder: that can be transe, distmult, "
-                "complex or conve, and decoder.dim is 0"
-            )
+        super().check()

@@ -70,11 +70,11 @@ def _place(kind: type) -> tuple[str, str]:
 
 
 def must_grow(config: Settings) -> None:
-    """Raise if these are settings of a baseline, which makes no vectors of later entities."""
+    """Raise if the encoder makes no vectors of entities that come after training."""
     model: EncoderSettings = config.model  # type: ignore[attr-defined]
     if not model.inductive:
         other = "paper" if config.folder else "strong"
         raise ConfigError(
-            f"{model.encoder} is a baseline: it cannot take in or explain entities after "
-            f"training; train one that can, for example with the preset {other}"
+            f"the encoder {model.encoder} cannot take in or explain entities after training; "
+            f"train one that can, for example with the preset {other}"
         )

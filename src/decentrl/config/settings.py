@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from decentrl.config.earlier import upgraded
+from decentrl.config.plugins import REMEDY, load_plugins
 from decentrl.errors import ConfigError
 
 DEFAULT_PRESET = "strong"
@@ -72,9 +73,13 @@ class Settings:
     def chosen(cls, names: Mapping[str, str]) -> Sections:
         """The dataclass of every section, for the names that were chosen by section."""
         for name, key in cls.choices.items():
+            remedy = ""
+            if name == "model" and names[name] not in tuple(cls.known[name]):
+                load_plugins()
+                remedy = f"; {REMEDY}"
             if names[name] not in tuple(cls.known[name]):
                 there = ", ".join(cls.known[name])
-                raise ConfigError(f"{name}.{key} is {names[name]!r}; it can be: {there}")
+                raise ConfigError(f"{name}.{key} is {names[name]!r}; it can be: {there}{remedy}")
         kinds = {name: known[names[name]] for name, known in cls.known.items()}
         found = {name: type(getattr(cls, name)) for name in section_names(cls)} | cls.usual
         for kind in reversed(kinds.values()):  # the encoder has the last word
@@ -157,6 +162,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise where settings contradict each other."""
+        self.model.check(self)  # type: ignore[attr-defined]
 
     @classmethod
     def names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
@@ -194,6 +200,7 @@ class Settings:
 
     def describe(self) -> Iterator[tuple[str, list[tuple[str, Any, str]]]]:
         """Each section and its settings: name, value, meaning."""
+        load_plugins()
         for name, part in self._sections():
             rows = [(f.name, getattr(part, f.name), f.metadata["meaning"]) for f in fields(part)]
             if key := self.choices.get(name):
@@ -244,18 +251,27 @@ MORE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {"": {}, "prediction": {}}
 """Presets of encoders that were registered from outside, by folder and name."""
 
 
+def _own_presets(folder: str) -> set[str]:
+    """The presets of a job that are files of the package."""
+    paths = (Path(path.name) for path in _presets(folder).iterdir())
+    return {path.stem for path in paths if path.suffix == ".toml"}
+
+
 def preset_names(folder: str = "") -> list[str]:
     """The presets of a job, sorted."""
-    paths = (Path(path.name) for path in _presets(folder).iterdir())
-    return sorted({path.stem for path in paths if path.suffix == ".toml"} | {*MORE_PRESETS[folder]})
+    load_plugins()
+    return sorted(_own_presets(folder) | {*MORE_PRESETS[folder]})
 
 
 def read_preset(name: str, folder: str = "") -> dict[str, Any]:
     """What a preset sets; all else has its default."""
+    if name not in (own := _own_presets(folder)) and name not in MORE_PRESETS[folder]:
+        load_plugins()
     if name in MORE_PRESETS[folder]:
         return MORE_PRESETS[folder][name]
-    if name not in preset_names(folder):
-        raise ConfigError(f"no preset {name!r}; there are: {', '.join(preset_names(folder))}")
+    if name not in own:
+        there = ", ".join(preset_names(folder))
+        raise ConfigError(f"no preset {name!r}; there are: {there}; {REMEDY}")
     return tomllib.loads((_presets(folder) / f"{name}.toml").read_text("utf-8"))
 
 

@@ -7,7 +7,7 @@ setting.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from decentrl.config.settings import Section, setting
 
@@ -28,6 +28,9 @@ class EncoderSettings(Section):
     encoder: ClassVar[str] = ""
     inductive: ClassVar[bool] = True
     sections: ClassVar[dict[str, type | None]] = {}
+
+    def check(self, config: Any) -> None:
+        """Raise where its values contradict each other, or the job's other settings."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
-from decentrl.nn.aggregate import edge_dots, gather, take
+from decentrl.nn.aggregate import edge_dots, take
 
 
 def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool = False) -> Tensor:
@@ -58,31 +58,6 @@ def contrastive_alignment_loss(
     """
     pull, push = (2 - 2 * near).sum(), F.relu(margin - (2 - 2 * far)).sum()
     return pull + weight * push
-
-
-def ranking_loss(
-    vectors: Tensor, links: Tensor, left: Tensor, right: Tensor, margin: float
-) -> Tensor:
-    r"""Linked entities nearer to each other than to wrong counterparts, by a margin; L1 distances.
-
-    .. math::
-        \frac{1}{|S^-|} \sum_{(i,j) \in S^+} \sum_{(i',j') \in S^-_{ij}}
-            [\|x_i - x_j\|_1 + \gamma - \|x_{i'} - x_{j'}\|_1]_+
-
-    Args:
-        vectors: [n, d].
-        links: int64[b, 2].
-        left, right: what takes the place of a link's left end, and of its right one, int64[b, k].
-        margin: γ.
-    """
-    ends = gather(vectors, links.t().reshape(-1)).view(2, len(links), -1)
-    near = (ends[0] - ends[1]).abs().sum(-1)
-    total = vectors.new_zeros(())
-    for wrong, stays in ((left, ends[1]), (right, ends[0])):
-        for column in wrong.t():  # not all at once: k · b · d numbers would be a lot
-            far = (gather(vectors, column) - stays).abs().sum(-1)
-            total = total + F.relu(near + margin - far).sum()
-    return total / max(1, left.numel() + right.numel())
 
 
 def hard_sample_loss(

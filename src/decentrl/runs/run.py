@@ -1,7 +1,6 @@
 """Making a run: a folder with settings, metrics, results, answers, report, checkpoint and bundle.
 
-Two jobs leave such folders: :func:`align` (two graphs) and :func:`complete` (one graph). What
-differs between them is in :data:`JOBS`.
+Two jobs leave such folders, alignment and prediction; what differs is in :data:`JOBS`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -28,7 +26,7 @@ from decentrl.runs.report.collect import make_report
 from decentrl.runs.report.pages import render_report
 from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
 from decentrl.storage.files import whole_files, write_text
-from decentrl.storage.kinds import KINDS, AnyTask, Kind, kind_about, kind_for
+from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.storage.lock import locked_file
 from decentrl.training.loop import Row
 
@@ -38,9 +36,8 @@ CONFIG = "config.toml"
 
 @dataclass(frozen=True)
 class Job:
-    """One of the two jobs: its kind of model, where its data come from and what a run leaves."""
+    """One of the two jobs: where its data come from, and what a run leaves."""
 
-    kind: Kind
     sources: type[Sources | GraphSources]
     step: str  # what comes after training
     file: str  # of the answers
@@ -49,22 +46,18 @@ class Job:
     found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
 
 
-def _rounds(aligner: Any, _: bool) -> dict[str, Any]:
-    return {"self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds}}
-
-
 JOBS = {
     "aligner": Job(
-        kind=KINDS["aligner"],
         sources=Sources,
         step="match",
         file="matches.parquet",
         tested=lambda aligner: aligner.test_matches(),
         answers=lambda aligner: aligner.match(top=1),
-        found=_rounds,
+        found=lambda aligner, _: {
+            "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds}
+        },
     ),
     "predictor": Job(
-        kind=KINDS["predictor"],
         sources=GraphSources,
         step="evaluate",
         file="predictions.parquet",
@@ -76,7 +69,6 @@ JOBS = {
 
 
 def make_run(
-    job: Job,
     sources: AnySources,
     config: Settings,
     folder: Path,
@@ -95,7 +87,9 @@ def make_run(
         command: shown in the report.
         on_start: called with the task, once it is read.
     """
-    model: Any = MODELS[job.kind.name](config, device)  # type: ignore[arg-type]
+    resume = resume and (folder / CONFIG).exists()
+    kind = kind_for(config)
+    job, model = JOBS[kind.name], MODELS[kind.name](config, device)
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
@@ -130,10 +124,6 @@ def make_run(
     return model, results
 
 
-align = partial(make_run, JOBS["aligner"])
-complete = partial(make_run, JOBS["predictor"])
-
-
 def about(model: Any) -> dict[str, Any]:
     """What results begin with: of which data and settings they are."""
     task, config = model.task, model.config
@@ -159,10 +149,10 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
         origin = values.pop("run")
-        job = JOBS[kind_about(origin.get("task")).name]
-        sources: Any = Grown if "start" in origin else job.sources
+        kind = kind_about(origin.get("task"))
+        sources: Any = Grown if "start" in origin else JOBS[kind.name].sources
         used = {f.name: origin[f.name] for f in fields(sources)}
-        return sources(**used), job.kind.settings.from_stored(values)
+        return sources(**used), kind.settings.from_stored(values)
     except (FileNotFoundError, NotADirectoryError):
         raise BundleError(
             f"{path}: not found, so there is no run to resume; leave out --resume to start one"
@@ -175,9 +165,27 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
 def _run_folder(
     folder: Path, sources: AnySources, config: Settings, task: AnyTask, resume: bool
 ) -> Iterator[None]:
-    """Open the folder of a run; if it turns out that there can be none, nothing of it stays."""
+    """Make the folder of a run, with its settings; refuse to mix two runs.
+
+    If it turns out that there can be no run, nothing of it stays.
+    """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
-    _open_folder(folder, sources, config, task, resume)
+    digest = task.content_hash()
+    if resume:
+        before = tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"].get("data_sha256")
+        if before != digest:
+            raise InputError("the input has changed since this run began", file=folder,
+                             remedy="start a new run")  # fmt: skip
+    else:
+        refuse_existing(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
+                             remedy="choose another -o") from None  # fmt: skip
+        made = {"data_sha256": digest, "decentrl": __version__}
+        origin = {**asdict(sources), **made, **_named(task)}
+        write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
     ours = False
     try:
         with locked_file(folder / CONFIG) as free:
@@ -196,28 +204,6 @@ def _run_folder(
             for path in new:
                 path.rmdir()
         raise
-
-
-def _open_folder(
-    folder: Path, sources: AnySources, config: Settings, task: AnyTask, resume: bool
-) -> None:
-    """Make the folder and write the settings; refuse to mix two runs."""
-    digest = task.content_hash()
-    if resume and (folder / CONFIG).exists():
-        before = tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"].get("data_sha256")
-        if before != digest:
-            raise InputError("the input has changed since this run began", file=folder,
-                             remedy="start a new run")  # fmt: skip
-        return
-    refuse_existing(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
-                         remedy="choose another -o") from None  # fmt: skip
-    made = {"data_sha256": digest, "decentrl": __version__}
-    origin = {**asdict(sources), **made, **_named(task)}
-    write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
 
 
 def refuse_existing(folder: Path) -> None:
@@ -282,22 +268,20 @@ def replacing(folder: Path) -> Iterator[None]:
 
 def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds, in the shape of ``results.json``."""
-    first = dict(runs[0])
-    first["seed"] = [run["seed"] for run in runs]
-    seconds = _means([run["seconds"] for run in runs])
-    first["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
-    first["peak_memory_bytes"] = max(run["peak_memory_bytes"] for run in runs)
-    first["results"] = _average_rows([run["results"] for run in runs])
-    if "self_training" in first:
-        chosen = [run["self_training"] for run in runs]
+    each = {name: [run[name] for run in runs] for name in runs[0]}
+    mean = {**runs[0], "seed": each["seed"], "results": _average_rows(each["results"])}
+    seconds = _means(each["seconds"])
+    mean["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
+    mean["peak_memory_bytes"] = max(each["peak_memory_bytes"])
+    if chosen := each.get("self_training"):
         tried = zip(*(rounds["validation"] for rounds in chosen), strict=True)
-        first["self_training"] = {
+        mean["self_training"] = {
             "rounds": [rounds["rounds"] for rounds in chosen],
             "validation": [_means(same) for same in tried],
         }
-    for part in {"frequency", "confidence"} & set(first):
-        first[part] = _means([run[part] for run in runs if run[part]])
-    return first
+    for part in {"frequency", "confidence"} & set(each):
+        mean[part] = _means([found for found in each[part] if found])
+    return mean
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

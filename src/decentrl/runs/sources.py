@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.registry import load_dataset
-from decentrl.errors import ConfigError, InputError
+from decentrl.data.tasks import load_task
+from decentrl.errors import ConfigError
 from decentrl.growth.growing_model import REFIT
 from decentrl.predictor import Predictor
 from decentrl.storage.bundle import open_bundle
 from decentrl.storage.kinds import AnyTask
 
-MODELS: dict[str, type[Aligner | Predictor]] = {"aligner": Aligner, "predictor": Predictor}
-Task = TypeVar("Task", AlignmentTask, GraphTask)
+MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
 
 def load_model(run: str | PathLike[str], device: str, durable: bool = False) -> Any:
     """The aligner or predictor of a run; ``run`` may be an opened bundle, to read it once."""
     opened = open_bundle(run)
     return MODELS[opened.kind.name].load(opened, device, durable=durable)
-
-
-def _read_dataset(name: str, open_world: bool, wanted: type[Task]) -> Task:
-    """The task of a dataset; an error if it is one for the other kind of model."""
-    task = load_dataset(name, open_world)
-    if isinstance(task, wanted):
-        return task
-    found, job, needed = (
-        ("one graph", "alignment", "two")
-        if wanted is AlignmentTask
-        else ("two graphs", "prediction", "one")
-    )
-    raise InputError(
-        f"{name} is {found}, {job} needs {needed}",
-        remedy=f"`decentrl data list` shows the datasets for {job}",
-    )
 
 
 @dataclass(frozen=True)
@@ -59,7 +42,7 @@ class Sources:
     def read(self, seed: int) -> AlignmentTask:
         """The task; without test links the share ``holdout`` of the links becomes some."""
         if self.dataset:
-            return _read_dataset(self.dataset, self.open_world, AlignmentTask)
+            return load_task(AlignmentTask, self.dataset, self.open_world)
         others = (name or None for name in (self.test_links, self.valid_links, self.format))
         task = AlignmentTask.read(self.left, self.right, self.links, *others)
         if self.holdout and not len(task.test):
@@ -82,7 +65,7 @@ class GraphSources:
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
         """The task; without files of their own, shares of the triples become valid and test."""
         if self.dataset:
-            return _read_dataset(self.dataset, self.open_world, GraphTask)
+            return load_task(GraphTask, self.dataset, self.open_world)
         others = (name or None for name in (self.valid, self.test, self.format))
         return GraphTask.read(
             self.triples, *others, valid_share=valid, test_share=self.holdout, seed=seed

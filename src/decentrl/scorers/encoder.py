@@ -25,8 +25,6 @@ class PredictionEncoder(nn.Module, ABC):
     The model, its training, growth and explanation know an encoder by these methods alone.
 
     Attributes:
-        input_dropout: share of the entities whose input embedding is left out in a step, as if
-            they were new.
         stored_as: what the names of its weights begin with in a bundle.
         entity_tables: names of its parameters with a row for each entity.
         memories: what newcomers read of other entities, the width of each by its name:
@@ -34,7 +32,6 @@ class PredictionEncoder(nn.Module, ABC):
         reach: how many steps through new entities the effect of a new triple goes.
     """
 
-    input_dropout: ClassVar[float] = 0.0
     stored_as: ClassVar[str] = "encoder."
     entity_tables: ClassVar[tuple[str, ...]] = ()
     memories: dict[str, int]

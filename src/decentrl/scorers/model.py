@@ -77,10 +77,7 @@ class PredictionModel(nn.Module):
 
     def encode(self, view: Any, kept: tuple[Tensor, ...] | None = None) -> Tensor:
         """g of every entity: [n_entities, made]."""
-        inputs, share = self.encoder.embeddings, self.encoder.input_dropout
-        if self.training and share:  # as if some entities had come after training
-            inputs = inputs * (torch.rand(len(inputs), 1, device=inputs.device) >= share)
-        g: Tensor = self.encoder(view, inputs, kept)[0]
+        g: Tensor = self.encoder(view, self.encoder.embeddings, kept)[0]
         return g
 
     def vectors(self, view: Any, g: Tensor) -> Tensor:

@@ -11,11 +11,6 @@ ENCODERS = Encoders[PredictionEncoder](
         "dan": "decentrl.scorers.dan.DANEncoder",
         "reflection": "decentrl.scorers.reflection.ReflectionEncoder",
         "none": "decentrl.scorers.table.Table",
-        "rgcn": "decentrl.scorers.rivals.rgcn.RGCN",
-        "compgcn": "decentrl.scorers.rivals.compgcn.CompGCN",
-        "lan": "decentrl.scorers.rivals.lan.LAN",
-        "dgcn": "decentrl.scorers.rivals.dgcn.DGCN",
-        "wgcn": "decentrl.scorers.rivals.wgcn.WGCN",
     },
 )
 register_prediction_encoder = ENCODERS.register

@@ -43,7 +43,7 @@ def model_card(
         "",
         f"Made by decentrl {__version__}, preset `{config.preset}`, seed {config.seed}.",
         "",
-        *_data(task),
+        *(f"- {part}: {what}" for part, what in task_facts(task).items()),
         f"- data (SHA-256): `{task.content_hash()}`",
         "",
         *([quality, ""] if quality else []),
@@ -67,25 +67,21 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:,}" if name == "n" else f"{value:.3f}"
 
 
-def _data(task: AnyTask) -> list[str]:
-    """What the task holds, a line each."""
+def task_facts(task: AnyTask) -> dict[str, str]:
+    """What a task holds, part by part."""
     held_out = f"{len(task.valid):,} to validate, {len(task.test):,} to test"
-    arrived = ""
+    facts, arrived = {}, ""
     if isinstance(task, GraphTask):
         graph, new = task.graph, task.new_entities
-        lines = [
-            f"- graph: {len(graph.entities):,} entities, {len(graph.relations):,} relations",
-            f"- triples: {len(graph.triples):,} to train, {held_out}",
-        ]
+        facts["graph"] = f"{len(graph.entities):,} entities, {len(graph.relations):,} relations"
+        facts["triples"] = f"{len(graph.triples):,} to train, {held_out}"
         later = 0 if task.auxiliary is None else len(task.auxiliary)
         arrived = f", with {0 if new is None else len(new):,} new entities"
     else:
-        lines = [
-            f"- {side}: {len(graph.entities):,} entities, {len(graph.triples):,} triples"
-            for side, graph in (("left", task.left), ("right", task.right))
-        ]
-        lines.append(f"- links: {len(task.train):,} to train, {held_out}")
+        for side, graph in (("left", task.left), ("right", task.right)):
+            facts[side] = f"{len(graph.entities):,} entities, {len(graph.triples):,} triples"
+        facts["links"] = f"{len(task.train):,} to train, {held_out}"
         later = sum(map(len, task.auxiliary or ()))
     if task.open_world:
-        lines.append(f"- open world: {later:,} triples arrived after training{arrived}")
-    return lines
+        facts["open world"] = f"{later:,} triples arrived after training{arrived}"
+    return facts

@@ -72,7 +72,9 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
     if format not in FORMATS:
         raise ConfigError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
     if len(parts) != 1 and format != "parquet":
-        raise ConfigError(f"{format} has no place for the side; export one side, or use parquet")
+        raise ConfigError(
+            f"{format} holds one graph; add --side left or --side right, or write parquet"
+        )
     path = Path(path)
     # The labels first, so that a matrix that is there has its labels.
     names = [f"{path.name.removesuffix('.npy')}.{end}" for end in ("labels.txt", "npy")]
@@ -175,7 +177,7 @@ def _digits(matrix: Matrix) -> list[bytes]:
 
 
 FORMATS: dict[str, Callable[[Sequence[Part], tuple[int, int], Sequence[Path]], None]] = {
-    "parquet": _write_parquet,
     "npy": _write_npy,
+    "parquet": _write_parquet,
     "word2vec": _write_word2vec,
 }

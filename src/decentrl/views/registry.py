@@ -10,11 +10,6 @@ VIEWS = Encoders[View](
     {
         "dan": "decentrl.views.dan.DANView",
         "reflection": "decentrl.views.reflection.ReflectionView",
-        "gcn": "decentrl.views.rivals.gcn.GCNAlign",
-        "gat": "decentrl.views.rivals.gat.GAT",
-        "alinet": "decentrl.views.rivals.alinet.AliNet",
-        "transe": "decentrl.views.rivals.translational.TranslationalModel",
-        "rotate": "decentrl.views.rivals.translational.TranslationalModel",
     },
 )
 register_view = VIEWS.register

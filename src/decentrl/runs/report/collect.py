@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.runs.report.page import Row
 from decentrl.runs.report.pages import Report
+from decentrl.storage.card import task_facts
 from decentrl.storage.kinds import AnyTask
 
-Row = Mapping[str, Any]
 
-
-def make_report(
-    model: Any, results: Mapping[str, Any], answers: Sequence[Row], command: str | None
-) -> Report:
+def make_report(model: Any, results: Row, answers: Sequence[Row], command: str | None) -> Report:
     """The report of a finished run.
 
     Args:
@@ -44,37 +42,14 @@ def make_report(
     )
 
 
-def _facts(task: AnyTask, results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    facts = [(name, str(results[name])) for name in ("preset", "seed", "device")]
-    held_out = f"{len(task.valid):,} {{}}to validate, {len(task.test):,} to test"
-    if isinstance(task, AlignmentTask):
-        facts += [
-            ("left graph", _graph_fact(task.left)),
-            ("right graph", _graph_fact(task.right)),
-            ("links", f"{len(task.train):,} to train, {held_out.format('')}"),
-        ]
-        later = sum(map(len, task.auxiliary or ()))
-    else:
-        relations = len(task.graph.relations)
-        facts += [
-            ("graph", f"{_graph_fact(task.graph)}, {relations:,} relations"),
-            ("held out", held_out.format("triples ")),
-        ]
-        later = len(() if task.auxiliary is None else task.auxiliary)
-    words = {"read": "reading", "train": "training", "match": "matching", "evaluate": "evaluating"}
-    seconds = results["seconds"]
-    facts += [
-        (f"{', '.join(words[step] for step in seconds)} took",
-         ", ".join(f"{value:.1f} s" for value in seconds.values())),
+def _facts(task: AnyTask, results: Row) -> list[tuple[str, str]]:
+    seconds = (f"{name} {value:.1f} s" for name, value in results["seconds"].items())
+    return [
+        *((name, str(results[name])) for name in ("preset", "seed", "device")),
+        *task_facts(task).items(),
+        ("time", ", ".join(seconds)),
         ("peak memory", f"{results['peak_memory_bytes'] / 2**20:,.0f} MiB"),
-    ]  # fmt: skip
-    if task.auxiliary is not None:
-        facts.append(("open world", f"{later:,} triples arrived after training"))
-    return facts
-
-
-def _graph_fact(graph: Any) -> str:
-    return f"{len(graph.entities):,} entities, {len(graph.triples):,} triples"
+    ]
 
 
 def pick_samples(samples: Sequence[Row], count: int) -> list[Row]:

@@ -46,7 +46,7 @@ class Report:
 def render_report(report: Report) -> str:
     """The whole page as one string; write it as UTF-8."""
     body = (_alignment if report.job == "alignment" else _prediction)(report)
-    reading = card("How to read this page", _READING[report.job]) if report.results else ""
+    reading = card("How to read this page", _READING[report.job] + _TIES) if report.results else ""
     body += row_of(reading + facts_card(report.facts, report.command))
     return page(f"{report.title} – {report.job} report", body)
 
@@ -54,19 +54,17 @@ def render_report(report: Report) -> str:
 _READING = {
     "alignment": """<p>Every test entity ranks the candidates on the other side by score. Hits@k is
 the share whose true counterpart is among the first k.</p>
-<p>Metrics are tie-aware: a counterpart that shares its score with other candidates gets the mean of
-the best and the worst rank it could have. So a model that scores all alike earns nothing.</p>
 <p>Scores are comparable only within one matcher: a CSLS score of 0.5 and a cosine of 0.5 mean
 different things.</p>""",
     "prediction": """<p>Every test triple asks two questions: for its tail, and for its head. All
 entities are ranked as answers; other answers that are known to be right do not count (filtered).
 Hits@k is the share of test triples whose answer is among the first k.</p>
-<p>Metrics are tie-aware: an answer that shares its score with others gets the mean of the best and
-the worst rank it could have. So a model that scores all alike earns nothing.</p>
 <p>1-1, 1-N, N-1 and N-N are how many heads and tails a relation joins: a question with many right
 answers is harder. Training frequency knows nothing but how often an entity answers a relation.</p>
 """,
 }
+_TIES = """<p>Metrics are tie-aware: what shares its score with others gets the mean of the best and
+the worst rank it could have. So a model that scores all alike earns nothing.</p>"""
 
 # Alignment
 

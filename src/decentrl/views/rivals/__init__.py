@@ -1,1 +1,0 @@
-"""Rivals of our own views, behind the same interface; none of them makes newcomers."""
