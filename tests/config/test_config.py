@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import Field, fields, replace
+from itertools import product
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -249,7 +250,8 @@ def wrong_settings() -> list[tuple[str, list[str], str, str]]:
             for section, kind in sections.items():
                 if kind is not None:
                     known.setdefault(section, {}).update({f.name: f.default for f in fields(kind)})
-        for names in job.all_names():
+        for chosen in product(*job.known.values()):
+            names = dict(zip(job.known, chosen, strict=True))
             if names.get("decoder", "complex") not in ("complex", "transe", "tucker"):
                 continue  # the others have the settings of one of these
             choice = [f"{section}.{job.choices[section]}={name}" for section, name in names.items()]
@@ -314,14 +316,20 @@ def test_there_are_at_most_60_settings() -> None:
 def test_settings_of_version_2_are_read_as_what_they_were() -> None:
     old = {
         "preset": "strong", "seed": 3,
-        "model": {"encoder": "reflection", "dim": 8, "layers": 1, "norm": True, "first": "mean"},
-        "self_training": {"told": 0.04, "rounds": 1},
+        "model": {
+            "encoder": "reflection", "dim": 8, "layers": 1, "norm": True, "first": "mean",
+            "edge_dropout": 0.05,
+        },
+        "self_training": {"rounds": 1},
+        "matching": {"matcher": "csls"},
     }  # fmt: skip
     config = Config.from_stored(old)
     assert (config.model.encoder, config.model.dim, config.model.layers) == ("reflection", 8, 1)
-    assert config.model.edge_dropout == 0.0  # its default then
+    assert (config.model.edge_dropout, config.matching.matcher) == (0.05, "csls")
+    assert config.model.entity_dropout == 0.0  # it came later, with this default
     assert config.self_training.counterpart_weight == 0.04
-    assert (config.matching.matcher, config.training.refit) == ("csls", False)
+    old["self_training"]["told"] = 0.1
+    assert Config.from_stored(old).self_training.counterpart_weight == 0.1
 
 
 def test_a_model_that_there_is_no_more_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,12 @@ import pytest
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.merged import MergedGraph
+from decentrl.graph.relational import PropagationView
 
 OPTIONS: dict[str, Any] = {
     "layers": 1,
-    "order": 2,
     "two_hop": False,
     "self_entity": False,
-    "counterparts": False,
 }
 
 
@@ -31,19 +31,27 @@ def merged() -> MergedGraph:
     return MergedGraph.merge(left, right, np.array([(0, 1), (1, 2)]), (3, 3), (2, 1))
 
 
+@pytest.fixture
+def unlinked(merged: MergedGraph) -> MergedGraph:
+    """The same without links."""
+    return replace(merged, links=np.empty((0, 2), np.int64))
+
+
 def test_right_ids_start_where_left_ids_end(merged: MergedGraph) -> None:
     assert merged.triples().tolist() == [[0, 0, 1], [1, 1, 2], [3, 2, 4]]
     assert merged.links.tolist() == [[0, 4], [1, 5]]
     assert (merged.n_entities, merged.n_relations) == (6, 3)
 
 
-def test_a_view_joins_nothing_across_the_graphs(merged: MergedGraph) -> None:
-    assert edges(merged.view(**OPTIONS).first) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+def test_a_view_joins_nothing_across_the_graphs(unlinked: MergedGraph) -> None:
+    joined = {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+    assert edges(unlinked.view(**OPTIONS).first) == joined
 
 
-def test_counterparts_tell_seed_triples_in_the_other_graph(merged: MergedGraph) -> None:
-    plain = merged.view(**OPTIONS)
-    view = merged.view(**{**OPTIONS, "counterparts": True})
+def test_counterparts_tell_seed_triples_in_the_other_graph(
+    merged: MergedGraph, unlinked: MergedGraph
+) -> None:
+    plain, view = unlinked.view(**OPTIONS), merged.view(**OPTIONS)
     # The triple (0, 0, 1) is told of 4 and 5. 5 has none of its own, so nobody may read its
     # input embedding; its own row reads 4.
     assert edges(view.first) - edges(plain.first) == {(5, 4)}
@@ -56,9 +64,9 @@ def test_growth_adds_triples_and_keeps_ids(merged: MergedGraph) -> None:
     assert merged.right.tolist() == [[3, 2, 4]]
 
 
-def test_what_training_did_not_know_is_unseen(merged: MergedGraph) -> None:
-    trained = MergedGraph(merged.left[:1], merged.right, merged.links, 3, 3, 3, 1)
-    view = merged.view(**OPTIONS, trained_on=trained)
+def test_what_training_did_not_know_is_unseen(unlinked: MergedGraph) -> None:
+    trained = replace(unlinked, left=unlinked.left[:1])
+    view = unlinked.view(**OPTIONS, trained_on=trained)
     assert view.seen.tolist() == [True, True, False, True, True, False]
     assert edges(view.first) == {(0, 1), (1, 0), (2, 1), (3, 4), (4, 3)}
     assert not {relation % 3 for _, relation in edges(view.relations)} & {1}
@@ -99,7 +107,7 @@ def test_a_relational_view_reads_edges_but_no_embedding_that_training_did_not_kn
 
 
 def test_seeds_travel_in_both_graphs_and_both_directions(merged: MergedGraph) -> None:
-    view = merged.propagation_view()
+    view = PropagationView.build(merged.triples(), merged.n_entities, merged.n_relations)
     assert edges(view.edges) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
     assert edges(view.heads) == {(0, 0), (1, 1), (2, 3), (0 + 3, 1), (1 + 3, 2), (2 + 3, 4)}
     assert edges(view.tails) == {(1, 0), (2, 1), (4, 2), (0, 0 + 3), (1, 1 + 3), (3, 2 + 3)}

@@ -29,15 +29,13 @@ def edges(graph: Adjacency) -> set[tuple[int, int]]:
     return set(zip(graph.rows.tolist(), graph.columns.tolist(), strict=True))
 
 
-@given(triple_lists, masks, st.booleans(), st.booleans(), st.integers(1, 2), st.booleans())
+@given(triple_lists, masks, st.booleans(), st.booleans())
 @settings(deadline=None)
 def test_whatever_reads_input_embeddings_reads_seen_entities_only(
     triples: list[tuple[int, int, int]],
     seen: np.ndarray,
     two_hop: bool,
     self_entity: bool,
-    order: int,
-    residual: bool,
 ) -> None:
     view = GraphView.build(
         [ids(triples)],
@@ -46,8 +44,6 @@ def test_whatever_reads_input_embeddings_reads_seen_entities_only(
         layers=3,
         two_hop=two_hop,
         self_entity=self_entity,
-        order=order,
-        residual=residual,
         seen=seen,
     )
     for graph in (view.first, view.layers[0]):
@@ -55,23 +51,21 @@ def test_whatever_reads_input_embeddings_reads_seen_entities_only(
     assert view.seen.tolist() == seen.tolist()
 
 
-@given(triple_lists, masks, st.integers(1, 2), st.booleans())
+@given(triple_lists, masks)
 @settings(deadline=None)
 def test_deeper_layers_read_the_entities_whose_vector_is_made_of_something(
-    triples: list[tuple[int, int, int]], seen: np.ndarray, order: int, residual: bool
+    triples: list[tuple[int, int, int]], seen: np.ndarray
 ) -> None:
-    view = GraphView.build(
-        [ids(triples)], N, R, layers=4, order=order, residual=residual, seen=seen
-    )
+    view = GraphView.build([ids(triples)], N, R, layers=4, seen=seen)
     joined = {(h, t) for h, _, t in triples} | {(t, h) for h, _, t in triples}
     joined = {(i, j) for i, j in joined if i != j}
     readable = {-1: {j for j in range(N) if seen[j]}}  # g⁻¹ is the input embedding
     readable[0] = {i for i, j in joined if j in readable[-1]}
     for k, graph in enumerate(view.layers, start=1):
-        source = readable[-1 if k == 1 else k - order]
+        source = readable[-1 if k == 1 else k - 2]
         assert edges(graph) == {(i, j) for i, j in joined if j in source}
         made = {i for i, j in joined if j in source}
-        readable[k] = made | readable[k - 1] if residual else made
+        readable[k] = made | readable[k - 1]
 
 
 def test_deeper_layers_reach_through_unseen_entities() -> None:

@@ -37,8 +37,7 @@ def make(layers: int, **options: Any) -> DAN:
     return dan
 
 
-def build(dan: DAN, layers: int, **options: Any) -> GraphView:
-    options = {"order": dan.order, "residual": dan.residual, **options}
+def build(layers: int, **options: Any) -> GraphView:
     return GraphView.build([random_triples()], N, R, layers=layers, **options)
 
 
@@ -54,29 +53,24 @@ def influence(dan: DAN, view: GraphView) -> Tensor:
 
 
 relations_off_and_on = pytest.mark.parametrize("relations", ["off", "add", "multiply"])
-variants = pytest.mark.parametrize("variant", ["second-order", "context"])
 
 
 # Promise: in one layer no entity's own embedding has any influence on its own output.
 
 
-@variants
 @relations_off_and_on
 @pytest.mark.parametrize("two_hop", [False, True])
-def test_one_layer_has_no_gradient_of_an_entity_to_itself(
-    variant: Any, relations: Any, two_hop: bool
-) -> None:
-    dan = make(1, variant=variant, relations=relations)
-    by_entity = influence(dan, build(dan, 1, two_hop=two_hop))
+def test_one_layer_has_no_gradient_of_an_entity_to_itself(relations: Any, two_hop: bool) -> None:
+    dan = make(1, relations=relations)
+    by_entity = influence(dan, build(1, two_hop=two_hop))
     assert not by_entity.diagonal(dim1=1, dim2=2).any()
     assert by_entity[:, :10].sum(-1).all()  # though somebody's embedding always matters
 
 
-@variants
 @relations_off_and_on
-def test_one_layer_does_not_notice_an_entitys_own_embedding(variant: Any, relations: Any) -> None:
-    dan = make(1, variant=variant, relations=relations)
-    view = build(dan, 1)
+def test_one_layer_does_not_notice_an_entitys_own_embedding(relations: Any) -> None:
+    dan = make(1, relations=relations)
+    view = build(1)
     for entity in range(10):
         changed = inputs()
         changed[entity] = 100 * inputs(seed=1)[entity]
@@ -88,7 +82,7 @@ def test_one_layer_does_not_notice_an_entitys_own_embedding(variant: Any, relati
 @relations_off_and_on
 def test_the_self_entity_ablation_gives_that_up(relations: Any) -> None:
     dan = make(1, relations=relations)
-    by_entity = influence(dan, build(dan, 1, self_entity=True))
+    by_entity = influence(dan, build(1, self_entity=True))
     assert by_entity.diagonal(dim1=1, dim2=2)[:, :10].all()
 
 
@@ -96,31 +90,25 @@ def test_the_self_entity_ablation_gives_that_up(relations: Any) -> None:
 
 mask = np.ones(N, bool)
 mask[UNSEEN] = False
-every_network = [
-    pytest.param(variant, two_hop, relations, residual, id=f"{variant}-{hops}-{relations}-{rest}")
-    for variant in ("second-order", "context")
-    for two_hop, hops in ((False, "one-hop"), (True, "alternating"))
-    for relations, residual, rest in (("off", True, "residual"), ("add", False, "plain"))
-]
+one_hop_and_two = pytest.mark.parametrize("two_hop", [False, True])
 
 
-@pytest.mark.parametrize(("variant", "two_hop", "relations", "residual"), every_network)
-def test_unseen_entities_have_no_gradient_at_any_layer(
-    variant: Any, two_hop: bool, relations: Any, residual: bool
-) -> None:
-    dan = make(4, variant=variant, relations=relations, residual=residual)
-    by_entity = influence(dan, build(dan, 4, two_hop=two_hop, seen=mask))
+@one_hop_and_two
+@relations_off_and_on
+def test_unseen_entities_have_no_gradient_at_any_layer(two_hop: bool, relations: Any) -> None:
+    dan = make(4, relations=relations)
+    by_entity = influence(dan, build(4, two_hop=two_hop, seen=mask))
     assert not by_entity[:, :, UNSEEN].any()
     assert by_entity.any(2).any(1).all()  # every layer reads somebody
 
 
-@pytest.mark.parametrize("first", ["mean", "max", "sum"])
-@pytest.mark.parametrize(("variant", "two_hop", "relations", "residual"), every_network)
+@one_hop_and_two
+@relations_off_and_on
 def test_no_output_notices_what_an_unseen_entity_has_as_input(
-    variant: Any, two_hop: bool, relations: Any, residual: bool, first: Any
+    two_hop: bool, relations: Any
 ) -> None:
-    dan = make(4, variant=variant, relations=relations, residual=residual, first=first)
-    view = build(dan, 4, two_hop=two_hop, seen=mask)
+    dan = make(4, relations=relations)
+    view = build(4, two_hop=two_hop, seen=mask)
     changed = inputs()
     changed[UNSEEN] = torch.nan  # one product with it anywhere would show
     for before, after in zip(dan(inputs(), view), dan(changed, view), strict=True):
@@ -154,29 +142,12 @@ def dense_attention(attention: Any, query: Tensor, keys: Tensor, joined: Tensor)
     return weights @ (keys @ attention.value.weight.T)
 
 
-def dense_pool(how: str, vectors: Tensor, joined: Tensor) -> Tensor:
-    rows = []
-    for row in joined:
-        own = vectors[row]
-        rows.append(
-            torch.zeros(D, dtype=torch.float64)
-            if not len(own)
-            else {"mean": own.mean(0), "sum": own.sum(0), "max": own.max(0).values}[how]
-        )
-    return torch.stack(rows)
+def dense_mean(vectors: Tensor, joined: Tensor) -> Tensor:
+    return torch.stack([vectors[row].sum(0) / max(1, int(row.sum())) for row in joined])
 
 
 def dense_dan(
-    dan: DAN,
-    e: Tensor,
-    triples: np.ndarray,
-    layers: int,
-    *,
-    first: str,
-    variant: str,
-    relations: str,
-    norm: bool,
-    residual: bool,
+    dan: DAN, e: Tensor, triples: np.ndarray, layers: int, relations: str
 ) -> list[Tensor]:
     joined = torch.zeros(N, N, dtype=torch.bool)
     bag = torch.zeros(N, 2 * R, dtype=torch.bool)
@@ -184,63 +155,38 @@ def dense_dan(
         joined[h, t] = joined[t, h] = True
         bag[h, r] = bag[t, R + r] = True
     joined.fill_diagonal_(False)
-    maybe = norm_rows if norm else lambda rows: rows
-
-    def context(k: int, vectors: Tensor) -> Tensor:
-        # W⁰ before or after the pooling is the same, but for the maximum, where it comes after.
-        return maybe(dense_pool(first, vectors, joined) @ dan.contexts[k].weight.T)
 
     def with_relations(k: int, g: Tensor) -> Tensor:
         if relations == "off":
             return g
-        vectors = maybe(dan.relation_vectors)
+        vectors = norm_rows(dan.relation_vectors)
         attended = dense_attention(dan.relations[k].attention, g, vectors, bag)
         return g + 0.6 * attended if relations == "add" else g * attended
 
-    g = {-1: maybe(e)}
-    g[0] = maybe(with_relations(0, context(0, g[-1])))
+    g = {-1: norm_rows(e)}
+    context = norm_rows(dense_mean(g[-1], joined) @ dan.contexts[0].weight.T)
+    g[0] = norm_rows(with_relations(0, context))
     for k in range(1, layers + 1):
-        if variant == "second-order":
-            query, keys = g[k - 1], g[k - 2]
-        elif k == 1:
-            query, keys = g[0], g[-1]
-        else:
-            query, keys = context(k - 1, g[k - 1]), g[k - 1]
-        new = maybe(dense_attention(dan.attentions[k - 1], query, keys, joined))
-        new = with_relations(k, new)
-        g[k] = maybe(new + g[0] + g[k - 1] if residual else new)
+        attended = dense_attention(dan.attentions[k - 1], g[k - 1], g[k - 2], joined)
+        g[k] = norm_rows(with_relations(k, norm_rows(attended)) + g[0] + g[k - 1])
     return [g[k] for k in range(layers + 1)]
 
 
-@pytest.mark.parametrize("norm", [True, False])
-@pytest.mark.parametrize("first", ["mean", "max", "sum"])
 @relations_off_and_on
-@variants
-def test_every_layer_equals_dense_algebra(
-    variant: Any, relations: Any, first: Any, norm: bool
-) -> None:
-    for residual in (True, False):
-        options: dict[str, Any] = {
-            "variant": variant,
-            "relations": relations,
-            "first": first,
-            "norm": norm,
-            "residual": residual,
-        }
-        dan = make(3, **options)
-        outputs = dan(inputs(), build(dan, 3))
-        expected = dense_dan(dan, inputs(), random_triples(), 3, **options)
-        for found, right in zip(outputs, expected, strict=True):
-            torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-12)
+def test_every_layer_equals_dense_algebra(relations: Any) -> None:
+    dan = make(3, relations=relations)
+    outputs = dan(inputs(), build(3))
+    expected = dense_dan(dan, inputs(), random_triples(), 3, relations)
+    for found, right in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-12)
 
 
 # Symmetries.
 
 
-@variants
 @pytest.mark.parametrize("two_hop", [False, True])
-def test_renumbering_entities_renumbers_the_outputs(variant: Any, two_hop: bool) -> None:
-    dan = make(3, variant=variant, relations="add")
+def test_renumbering_entities_renumbers_the_outputs(two_hop: bool) -> None:
+    dan = make(3, relations="add")
     new_id = np.random.default_rng(1).permutation(N)
     triples = random_triples()
     renumbered = np.stack((new_id[triples[:, 0]], triples[:, 1], new_id[triples[:, 2]]), axis=1)
@@ -248,20 +194,19 @@ def test_renumbering_entities_renumbers_the_outputs(variant: Any, two_hop: bool)
     moved[new_id] = inputs()
 
     def view(graph: np.ndarray) -> GraphView:
-        return GraphView.build([graph], N, R, layers=3, order=dan.order, two_hop=two_hop)
+        return GraphView.build([graph], N, R, layers=3, two_hop=two_hop)
 
     outputs, others = dan(inputs(), view(triples)), dan(moved, view(renumbered))
     for there, here in zip(others, outputs, strict=True):
         torch.testing.assert_close(there[new_id], here)
 
 
-@variants
-def test_entities_with_the_same_neighbours_get_the_same_vector(variant: Any) -> None:
+def test_entities_with_the_same_neighbours_get_the_same_vector() -> None:
     # 0 and 1 are told apart by nothing but their own input embeddings.
     twins = [(e, r, t) for e, (r, t) in itertools.product((0, 1), ((0, 2), (1, 3)))]
     triples = np.array([*twins, (3, 2, 4)], np.int64)
-    dan = make(3, variant=variant, relations="multiply")
-    view = GraphView.build([triples], 5, R, layers=3, order=dan.order)
+    dan = make(3, relations="multiply")
+    view = GraphView.build([triples], 5, R, layers=3)
     for g in dan(inputs(5), view):
         torch.testing.assert_close(g[0], g[1], rtol=0, atol=1e-14)
         assert not torch.allclose(g[0], g[2])
@@ -276,15 +221,10 @@ def without(view: GraphView, kept: Tensor) -> GraphView:
     return replace(view, first=graph, layers=(graph,) * len(view.layers))
 
 
-@pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("first", ["mean", "sum"])
 @relations_off_and_on
-@variants
-def test_over_kept_edges_it_is_the_network_of_a_graph_without_the_others(
-    variant: Any, relations: Any, first: Any, residual: bool
-) -> None:
-    dan = make(3, variant=variant, relations=relations, first=first, residual=residual)
-    view = build(dan, 3)
+def test_over_kept_edges_it_is_the_network_of_a_graph_without_the_others(relations: Any) -> None:
+    dan = make(3, relations=relations)
+    view = build(3)
     kept = torch.rand(view.first.n_edges, generator=torch.Generator().manual_seed(1)) < 0.6
     kept[view.first.rows == 4] = False  # who loses every neighbour
     e = inputs().requires_grad_()
@@ -299,10 +239,9 @@ def test_over_kept_edges_it_is_the_network_of_a_graph_without_the_others(
     )
 
 
-@variants
-def test_a_network_that_keeps_every_edge_is_the_whole_one(variant: Any) -> None:
-    dan = make(3, variant=variant, relations="multiply")
-    view = build(dan, 3)
+def test_a_network_that_keeps_every_edge_is_the_whole_one() -> None:
+    dan = make(3, relations="multiply")
+    view = build(3)
     every = torch.ones(view.first.n_edges, dtype=torch.bool)
     torch.testing.assert_close(dan(inputs(), view, every), dan(inputs(), view))
 
@@ -312,18 +251,17 @@ def test_a_network_that_keeps_every_edge_is_the_whole_one(variant: Any) -> None:
 
 def test_dropout_is_for_training_only() -> None:
     dan = make(2)
-    view = build(dan, 2)
+    view = build(2)
     assert torch.equal(dan(inputs(), view)[-1], dan(inputs(), view)[-1])
     dan.train()
     assert not torch.equal(dan(inputs(), view)[-1], dan(inputs(), view)[-1])
 
 
-@variants
 @relations_off_and_on
-def test_every_parameter_of_a_deep_network_learns(variant: Any, relations: Any) -> None:
-    dan = make(3, variant=variant, relations=relations)
+def test_every_parameter_of_a_deep_network_learns(relations: Any) -> None:
+    dan = make(3, relations=relations)
     weighting = torch.linspace(-1, 1, N * D, dtype=torch.float64).reshape(N, D)
-    sum((weighting * g).sum() for g in dan(inputs(), build(dan, 3))).backward()
+    sum((weighting * g).sum() for g in dan(inputs(), build(3))).backward()
     # An additive constant inside a softmax cancels, so a query's influence may be small, not 0.
     idle = [name for name, p in dan.named_parameters() if p.grad is None or not p.grad.any()]
     assert idle == []

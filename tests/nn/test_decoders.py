@@ -241,7 +241,7 @@ def test_the_modulus_of_nothing_has_a_gradient(name: str) -> None:
 def test_a_turn_keeps_lengths() -> None:
     decoder, heads = make("rotate"), randn(B, D)
     assert isinstance(decoder, RotatE)
-    moved = decoder.moved(heads, decoder.relations[RELATIONS])
+    moved = decoder.combine(heads, decoder.relations[RELATIONS]) / 2
     torch.testing.assert_close(decoder.moduli(moved), decoder.moduli(heads))
     assert decoder.relations.shape == (2 * R, D // 2)
 

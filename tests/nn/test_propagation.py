@@ -97,7 +97,8 @@ def twins(seed: int = 0, n: int = 30, r: int = 6) -> tuple[MergedGraph, np.ndarr
 
 def over(merged: MergedGraph, n_links: int) -> SeedPropagation:
     links = torch.from_numpy(merged.links[:n_links])
-    return SeedPropagation(merged.propagation_view(), links, dim=DIM, rounds=2, seed=SEED)
+    view = PropagationView.build(merged.triples(), merged.n_entities, merged.n_relations)
+    return SeedPropagation(view, links, dim=DIM, rounds=2, seed=SEED)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from decentrl.graph.relational import DirectedEdges, RelationalEdges, RelationalView
+from decentrl.graph.relational import RelationalEdges, RelationalView, directed_edges
 from decentrl.nn.reflection import ReflectionLayer, RelationalEncoder
 
 N, R, D = 7, 3, 4
@@ -69,7 +69,7 @@ def make(layers: int = 2, **options: Any) -> RelationalEncoder:
 
 
 def edges_of(triples: np.ndarray, n: int = N, r: int = R) -> RelationalEdges:
-    return RelationalEdges.build(DirectedEdges.of(triples, r, "cpu"), n)
+    return RelationalEdges.build(*directed_edges(triples, r, "cpu"), n, 2 * r)
 
 
 def build(**masks: Any) -> RelationalView:
@@ -416,12 +416,9 @@ def some(n_edges: int, seed: int) -> Tensor:
 
 def edges_without(triples: np.ndarray, kept: Tensor) -> RelationalEdges:
     """The edges made of nothing but those that are kept."""
-    every = DirectedEdges.of(triples, R, "cpu")
-    apart = every.rows != every.columns
-    rows, columns, kinds = (
-        part[apart][kept] for part in (every.rows, every.columns, every.directed_relations)
-    )
-    return RelationalEdges.build(DirectedEdges(rows, columns, kinds, 2 * R), N)
+    every = directed_edges(triples, R, "cpu")
+    apart = every[0] != every[1]
+    return RelationalEdges.build(*(part[apart][kept] for part in every), N, 2 * R)
 
 
 @given(triple_lists, st.booleans(), st.integers(0, 2**16))

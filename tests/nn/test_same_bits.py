@@ -44,7 +44,7 @@ def pairs_of_joined_vectors(vectors: Tensor) -> Tensor:
 
 def not_detached(teachers: Tensor) -> Tensor:
     torch.manual_seed(0)
-    learned = SelfDistillation(16, 16, "infonce", "bilinear", 0.0)
+    learned = SelfDistillation(16, 16, "infonce").eval()
     ids = torch.arange(8 * MANY) % len(teachers)
     found: Tensor = learned(randn(8 * MANY, 16, seed=5), teachers, ids, ids[:8])
     return found

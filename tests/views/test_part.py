@@ -36,7 +36,7 @@ def edges(graph: Adjacency) -> set[tuple[int, int]]:
 
 def test_only_the_relations_that_occur_are_numbered(part: Part) -> None:
     few, directed = part.few_relations
-    assert few.triples.tolist() == [[3, 1, 0], [1, 0, 3], [3, 1, 2], [4, 0, 3]]
+    assert few.tolist() == [[3, 1, 0], [1, 0, 3], [3, 1, 2], [4, 0, 3]]
     assert directed.tolist() == [1, 4, 1 + 6, 4 + 6]
     assert part.hood.triples.tolist() == TRIPLES.tolist()  # the part itself is as it was
 

@@ -87,14 +87,10 @@ class Settings:
         return {name: kinds.get(name, found[name]) for name in section_names(cls)}
 
     @classmethod
-    def all_names(cls) -> list[dict[str, str]]:
-        """Every choice of names by section."""
-        return [dict(zip(cls.known, names, strict=True)) for names in product(*cls.known.values())]
-
-    @classmethod
     def variants(cls) -> list[Sections]:
         """:meth:`chosen` for every choice there is."""
-        return [cls.chosen(names) for names in cls.all_names()]
+        choices = product(*cls.known.values())
+        return [cls.chosen(dict(zip(cls.known, names, strict=True))) for names in choices]
 
     @classmethod
     def from_preset(
@@ -120,7 +116,7 @@ class Settings:
                 raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
             cls._check_section(name)
             changes.setdefault(name, {})[key] = _parse(text.strip())
-        values = cls.kept(cls._names(base, changes), base)
+        values = cls.kept(cls.names(base, changes), base)
         for name, part in changes.items():
             values.setdefault(name, {}).update(part)
         return cls.from_dict({**values, "preset": preset, "seed": seed})
@@ -147,7 +143,7 @@ class Settings:
             cls._check_section(name)
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{name} is a section; write {name}.NAME = VALUE")
-        names = cls._names(given)
+        names = cls.names(given)
         for name, kind in cls.chosen(names).items():
             checked = {
                 key: cls._checked(name, kind, key, value, names)
@@ -169,7 +165,7 @@ class Settings:
         self.model.check(self)  # type: ignore[attr-defined]
 
     @classmethod
-    def _names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
+    def names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
         """The chosen name of each section with a choice: the last source that gives one."""
         names = {}
         for name, key in cls.choices.items():

@@ -40,12 +40,8 @@ class Distillation(Section):
     )
     weight: float = setting(0.3, "weight of the distillation loss", at_least=0)
 
-    head: ClassVar[Literal["bilinear", "mlp"]] = "mlp"
-    """Estimator f: a small network, as in the authors' code. The text's bilinear form trains
-    badly."""
     negatives: ClassVar[int] = 64
     """Sampled entities a step."""
-    dropout: ClassVar[float] = 0.5
     induce = False
 
 

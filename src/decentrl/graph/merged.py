@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from decentrl.graph.adjacency import Ids
-from decentrl.graph.relational import PropagationView, RelationalView
-from decentrl.graph.view import GraphView, counterpart_triples, entities_of, relations_of
+from decentrl.graph.relational import RelationalView
+from decentrl.graph.view import GraphView, counterpart_triples, seen_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,47 +69,23 @@ class MergedGraph:
             right=np.concatenate((self.right, right)),
         )
 
-    def _seen(self, trained_on: MergedGraph | None) -> dict[str, Any]:
-        """Masks of what was known in training, as views take them."""
-        known = (trained_on or self).triples()
-        return {
-            "seen": entities_of(known, self.n_entities),
-            "seen_relations": relations_of(known, self.n_relations),
-        }
-
     def relational_view(
         self, trained_on: MergedGraph | None = None, device: torch.device | str = "cpu"
     ) -> RelationalView:
         """What the relational encoder reads; ``trained_on`` as in :meth:`view`."""
-        return RelationalView.build(
-            self.triples(),
-            self.n_entities,
-            self.n_relations,
-            device=device,
-            **self._seen(trained_on),
-        )
+        sizes = self.n_entities, self.n_relations
+        seen = seen_in((trained_on or self).triples(), *sizes)
+        return RelationalView.build(self.triples(), *sizes, device=device, **seen)
 
-    def propagation_view(self, device: torch.device | str = "cpu") -> PropagationView:
-        """What seed propagation reads."""
-        return PropagationView.build(self.triples(), self.n_entities, self.n_relations, device)
-
-    def view(
-        self, *, counterparts: bool, trained_on: MergedGraph | None = None, **settings: Any
-    ) -> GraphView:
-        """What a DAN reads; ``settings`` as for :meth:`GraphView.build`.
+    def view(self, *, trained_on: MergedGraph | None = None, **settings: Any) -> GraphView:
+        """What a DAN reads: triples between two linked entities are copied to the other graph.
 
         Args:
-            counterparts: copy triples between two linked entities to the other graph.
             trained_on: the graph known in training, if this one has grown since; entities and
                 relations that it lacks are unseen.
+            settings: as for :meth:`GraphView.build`.
         """
-        left, right = self.left, self.right
-        if counterparts:
-            left, right = counterpart_triples(left, right, self.links)
-        return GraphView.build(
-            (left, right),
-            self.n_entities,
-            self.n_relations,
-            **self._seen(trained_on),
-            **settings,
-        )
+        n, n_relations = self.n_entities, self.n_relations
+        seen = seen_in((trained_on or self).triples(), n, n_relations)
+        graphs = counterpart_triples(self.left, self.right, self.links)
+        return GraphView.build(graphs, n, n_relations, **seen, **settings)

@@ -56,6 +56,13 @@ class Queries:
         index = np.arange(len(rows)) - np.repeat(ends - sizes, sizes)
         return rows, index + np.repeat(self.indptr[chosen], sizes)
 
+    def held(self, entities: Ids, relations: Ids) -> tuple[Ids, Ids]:
+        """Of every answer of some questions the question's place in these, and the answer."""
+        places = self.find(entities, relations)
+        has = np.flatnonzero(places >= 0)
+        rows, index = self.places(places[has])
+        return has[rows], self.answers[index]
+
     def find(self, entities: Ids, relations: Ids) -> Ids:
         """The places of questions, int64[k]; -1 where nothing is known of one."""
         own = self.entities * (2 * self.n_relations) + self.relations

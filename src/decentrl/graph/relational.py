@@ -13,27 +13,20 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.view import entities_of
 
 
-@dataclass(frozen=True, eq=False)
-class DirectedEdges:
-    """Both directions of every triple, sorted by row, column and relation; int64[n_edges] each.
+def directed_edges(
+    triples: Ids, n_relations: int, device: torch.device | str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and directed relations of both directions of every triple, int64[n_edges] each.
 
-    A triple (h, r, t) is the edges h ←(r)– t and t ←(n_relations + r)– h; ``n_directed`` is
-    2 · n_relations.
+    A triple (h, r, t) is the edges h ←(r)– t and t ←(n_relations + r)– h. They are sorted by row,
+    column and relation.
     """
-
-    rows: Tensor
-    columns: Tensor
-    directed_relations: Tensor
-    n_directed: int
-
-    @classmethod
-    def of(cls, triples: Ids, n_relations: int, device: torch.device | str) -> DirectedEdges:
-        heads, relations, tails = torch.from_numpy(triples).to(device).unbind(1)
-        rows, columns = torch.cat((heads, tails)), torch.cat((tails, heads))
-        directed = torch.cat((relations, relations + n_relations))
-        order = torch.argsort(columns * (2 * n_relations) + directed, stable=True)
-        order = order[torch.argsort(rows[order], stable=True)]
-        return cls(rows[order], columns[order], directed[order], 2 * n_relations)
+    heads, relations, tails = torch.from_numpy(triples).to(device).unbind(1)
+    rows, columns = torch.cat((heads, tails)), torch.cat((tails, heads))
+    directed = torch.cat((relations, relations + n_relations))
+    order = torch.argsort(columns * (2 * n_relations) + directed, stable=True)
+    order = order[torch.argsort(rows[order], stable=True)]
+    return rows[order], columns[order], directed[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +44,12 @@ class RelationalEdges:
     edge_pair: Tensor  # int64[n_edges]
 
     @classmethod
-    def build(cls, edges: DirectedEdges, n_entities: int) -> RelationalEdges:
-        """All edges but those from an entity to itself."""
-        apart = edges.rows != edges.columns
-        n, rows, columns = edges.n_directed, edges.rows[apart], edges.columns[apart]
-        relations = edges.directed_relations[apart]
+    def build(
+        cls, rows: Tensor, columns: Tensor, relations: Tensor, n_entities: int, n: int
+    ) -> RelationalEdges:
+        """Those of :func:`directed_edges` but from an entity to itself; n directed relations."""
+        apart = rows != columns
+        rows, columns, relations = rows[apart], columns[apart], relations[apart]
         pairs, edge_pair = torch.unique(columns * n + relations, return_inverse=True)
         nodes = Adjacency.from_sorted(rows, columns, n_entities, n_entities)
         return cls(
@@ -114,14 +108,13 @@ class RelationalView:
             seen_relations = np.ones(n_relations, bool)
         trained = torch.from_numpy(seen).to(device)
         trained_relations = torch.from_numpy(seen_relations).to(device).repeat(2)
-        every = DirectedEdges.of(triples, n_relations, device)
-        edges, n = RelationalEdges.build(every, n_entities), every.n_directed
-        known = trained_relations[every.directed_relations]
-        around = every.rows[known], every.directed_relations[known]
+        rows, columns, relations = directed_edges(triples, n_relations, device)
+        n, known = 2 * n_relations, trained_relations[relations]
+        edges = RelationalEdges.build(rows, columns, relations, n_entities, n)
         return cls(
             edges,
             _distinct(edges.nodes, trained),
-            Adjacency.from_pairs(*around, n_entities, n, distinct=True),
+            Adjacency.from_pairs(rows[known], relations[known], n_entities, n, distinct=True),
             trained,
             trained_relations,
         )
@@ -155,9 +148,8 @@ class PropagationView:
         cls, triples: Ids, n_entities: int, n_relations: int, device: torch.device | str = "cpu"
     ) -> PropagationView:
         """Make the view of triples int64[n, 3] where it will be used."""
-        edges = DirectedEdges.of(triples, n_relations, device)
-        n, rows, columns = edges.n_directed, edges.rows, edges.columns
-        relations = edges.directed_relations
+        rows, columns, relations = directed_edges(triples, n_relations, device)
+        n = 2 * n_relations
         return cls(
             Adjacency.from_sorted(rows, columns, n_entities, n_entities),
             relations,

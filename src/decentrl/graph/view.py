@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +38,6 @@ class GraphView:
         layers: int,
         two_hop: bool = False,
         self_entity: bool = False,
-        order: int = 2,
-        residual: bool = True,
         seen: NDArray[np.bool_] | None = None,
         seen_relations: NDArray[np.bool_] | None = None,
         frozen: NDArray[np.bool_] | None = None,
@@ -50,9 +49,6 @@ class GraphView:
             graphs: triples int64[n, 3] of each graph.
             layers: K.
             two_hop: let layers 1, 3, … read two-hop neighbours (the context g⁰ reads one-hop ones).
-            order: how many layers back a layer's keys lie: 2 for the second-order network
-                (layer k reads gᵏ⁻²), 1 for separate contexts (layer k reads gᵏ⁻¹).
-            residual: layers hand on what the layer before knew.
             seen: entities that have a trained input embedding; default: those in ``graphs``.
             seen_relations: relations that have one; default: all.
             frozen: entities whose vectors are known already, whatever their edges are.
@@ -74,10 +70,9 @@ class GraphView:
         known = [there | (first.degrees() > 0)]
         views = []
         for k in range(1, layers + 1):
-            readable = trained if k == 1 else known[k - order]
+            readable = trained if k == 1 else known[k - 2]
             views.append(hops[k % len(hops)].keep_columns(readable))
-            handed_on = known[-1] if residual else there
-            known.append(handed_on | (views[-1].degrees() > 0))
+            known.append(known[-1] | (views[-1].degrees() > 0))
         return cls(first, tuple(views), bag, trained)
 
     def to(self, device: torch.device | str) -> GraphView:
@@ -99,6 +94,14 @@ def relations_of(triples: Ids, n_relations: int) -> NDArray[np.bool_]:
     mask = np.zeros(n_relations, bool)
     mask[triples[:, 1]] = True
     return mask
+
+
+def seen_in(triples: Ids, n_entities: int, n_relations: int) -> dict[str, Any]:
+    """Masks of what was known in training, as the ``build`` of a view takes them."""
+    return {
+        "seen": entities_of(triples, n_entities),
+        "seen_relations": relations_of(triples, n_relations),
+    }
 
 
 def counterpart_triples(left: Ids, right: Ids, links: Ids) -> tuple[Ids, Ids]:

@@ -190,16 +190,11 @@ def edge_dots(left: Tensor, right: Tensor, graph: Adjacency) -> Tensor:
 
 
 def pool(values: Tensor, graph: Adjacency, how: str = "mean", kept: Tensor | None = None) -> Tensor:
-    """The mean, sum or element-wise maximum of the neighbours' vectors; 0 without neighbours.
+    """The mean or sum of the neighbours' vectors; 0 without neighbours.
 
     Args:
-        kept: bool[n_edges], the edges that count (not for the maximum); all by default.
+        kept: bool[n_edges], the edges that count; all by default.
     """
-    if how == "max":
-        assert kept is None
-        return F.embedding_bag(
-            graph.columns, values, graph.indptr, mode="max", include_last_offset=True
-        )
     weights = values.new_ones(graph.n_edges) if kept is None else kept.to(values.dtype)
     if how == "mean":
         counts = graph.degrees() if kept is None else segment_sum(weights, graph).clamp(min=1)

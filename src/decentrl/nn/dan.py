@@ -14,8 +14,6 @@ from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import RowNorm, pool, segment_softmax, weighted_sum
 from decentrl.nn.frozen_states import FrozenStates
 
-Pooling = Literal["mean", "max", "sum"]
-Variant = Literal["second-order", "context"]
 Combination = Literal["add", "multiply", "off"]
 
 
@@ -66,18 +64,11 @@ class NeighbourAttention(nn.Module):
     ) -> Tensor:
         """query [n_rows, dim], keys [n_columns, dim] → [n_rows, dim]."""
         weights = self.weights(query, keys, graph, kept)
-        # W after or before the sum is the same; it is cheaper on the shorter side.
-        if graph.n_rows <= graph.n_columns:
-            # The sum is cheap to make again in the backward pass, and as large as g to keep.
-            summed: Tensor = checkpoint(
-                self._sum_then_value, weights, keys, graph,
-                use_reentrant=False, preserve_rng_state=False,
-            )  # fmt: skip
-            return summed
-        return weighted_sum(weights, self.value(keys), graph)
-
-    def _sum_then_value(self, weights: Tensor, keys: Tensor, graph: Adjacency) -> Tensor:
-        summed: Tensor = self.value(weighted_sum(weights, keys, graph))
+        # The sum is cheap to make again in the backward pass, and as large as g to keep.
+        summed: Tensor = checkpoint(
+            lambda: self.value(weighted_sum(weights, keys, graph)),
+            use_reentrant=False, preserve_rng_state=False,
+        )  # fmt: skip
         return summed
 
 
@@ -113,9 +104,9 @@ class DAN(nn.Module):
         g^k_i = \sum_{j \in N_i} \mathrm{softmax}_j\, s(g^{k-1}_i, g^{k-2}_j)\; W g^{k-2}_j
 
     Layer k asks with the entity's neighbour context (:math:`g^{k-1}`) and reads the neighbours one
-    layer earlier (:math:`g^{k-2}`), so the context costs nothing extra. With
-    ``variant="context"`` every layer makes a context of its own instead: the mean of
-    :math:`W^0 g^{k-1}_j` over the neighbours is the query, :math:`g^{k-1}_j` are the keys.
+    layer earlier (:math:`g^{k-2}`), so the context costs nothing extra. :math:`g^0 + g^{k-1}` is
+    added to every layer; whatever a layer reads and what it has aggregated is normalised to the
+    length √dim.
 
     It is an ordinary module: give it any [n_entities, dim] tensor and use what comes back in a
     model of your own (``examples/dan_layer.py``).
@@ -123,14 +114,10 @@ class DAN(nn.Module):
     Args:
         dim: width of the input and of every layer.
         layers: K.
-        first: how the neighbour context is pooled: ``mean``, ``max`` or ``sum``.
-        variant: ``second-order`` or ``context``.
         relations: add relation vectors to each layer, multiply them in, or leave them ``off``.
         n_relations: how many relations there are (each has two directions).
         relation_weight: weight of the added relation vector.
         dropout: on the attention scalars.
-        norm: normalise whatever a layer reads and what it has aggregated to the length √dim.
-        residual: add :math:`g^0 + g^{k-1}` to every layer.
     """
 
     def __init__(
@@ -138,41 +125,22 @@ class DAN(nn.Module):
         dim: int,
         layers: int = 2,
         *,
-        first: Pooling = "mean",
-        variant: Variant = "second-order",
         relations: Combination = "off",
         n_relations: int = 0,
         relation_weight: float = 0.6,
         dropout: float = 0.5,
-        norm: bool = True,
-        residual: bool = True,
     ) -> None:
         super().__init__()
-        self.first, self.variant, self.residual = first, variant, residual
-
-        def norms(count: int) -> nn.ModuleList:
-            return nn.ModuleList(RowNorm() if norm else nn.Identity() for _ in range(count))
-
-        self.input_norm = norms(1)[0]
-        contexts = 1 if variant == "second-order" else layers
-        self.contexts = nn.ModuleList(_linear(dim) for _ in range(contexts))
-        self.context_norms = norms(contexts)
+        self.norm = RowNorm()
+        self.contexts = nn.ModuleList([_linear(dim)])  # W⁰; bundles know it as contexts.0
         self.attentions = nn.ModuleList(NeighbourAttention(dim, dropout) for _ in range(layers))
-        self.attention_norms = norms(layers)
         self.relations = nn.ModuleList()
         if relations != "off":
             self.relation_vectors = nn.Parameter(torch.empty(2 * n_relations, dim))
-            self.relation_norm = norms(1)[0]
             nn.init.xavier_uniform_(self.relation_vectors)
             self.relations.extend(
                 RelationContext(dim, relations, relation_weight, dropout) for _ in range(layers + 1)
             )
-        self.output_norms = norms(layers + 1)
-
-    @property
-    def order(self) -> int:
-        """How many layers back the keys of a layer lie (what ``GraphView.build`` asks)."""
-        return 2 if self.variant == "second-order" else 1
 
     def forward(
         self,
@@ -187,33 +155,23 @@ class DAN(nn.Module):
             kept: bool[n_edges], the edges that count, where all layers read the same graph.
             frozen: known states, g⁰ … gᴷ.
         """
-        keys = self.input_norm(inputs)
-        relations = self.relation_norm(self.relation_vectors) if self.relations else None
+        keys = self.norm(inputs)
+        relations = self.norm(self.relation_vectors) if self.relations else None
         outputs: list[Tensor] = []
 
-        def finish(g: Tensor) -> None:
+        def finish(aggregated: Tensor) -> None:
             """What every layer does to the neighbours' sum: relations, residual, normalisation."""
-            k = len(outputs)
+            k, g = len(outputs), self.norm(aggregated)
             if relations is not None:
                 g = self.relations[k](g, relations, view.relations)
-            if self.residual and outputs:
+            if outputs:
                 g = g + outputs[0] if relations is None else g.add_(outputs[0])
                 g = g.add_(outputs[-1])
-            g = self.output_norms[k](g)
+            g = self.norm(g)
             outputs.append(g if frozen is None else frozen.put(k, g))
 
-        finish(self._context(0, keys, view.first, kept))
-        query = outputs[0]
-        for k, graph in enumerate(view.layers, start=1):
-            finish(self.attention_norms[k - 1](self.attentions[k - 1](query, keys, graph, kept)))
-            if self.variant == "second-order":
-                keys, query = outputs[-2], outputs[-1]
-            elif k < len(view.layers):
-                keys = outputs[-1]
-                query = self._context(k, keys, view.layers[k], kept)
+        finish(self.contexts[0](pool(keys, view.first, kept=kept)))
+        for attention, graph in zip(self.attentions, view.layers, strict=True):
+            finish(attention(outputs[-1], keys, graph, kept))
+            keys = outputs[-2]
         return outputs
-
-    def _context(self, k: int, vectors: Tensor, graph: Adjacency, kept: Tensor | None) -> Tensor:
-        pooled = pool(vectors, graph, self.first, kept)
-        context: Tensor = self.context_norms[k](self.contexts[k](pooled))
-        return context

@@ -73,14 +73,7 @@ class Decoder(nn.Module):
 
 
 class _Distance(Decoder):
-    """-|query - t|², written out."""
-
-    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
-        return 2 * self.moved(heads, relations)
-
-    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """The point that an answer is compared with: [b, dim]."""
-        raise NotImplementedError
+    """-|p - t|², written out: the query is 2p, where p is the point an answer is compared with."""
 
     def bias(self, vectors: Tensor) -> Tensor:
         return -vectors.square().sum(-1)
@@ -92,8 +85,8 @@ class _Distance(Decoder):
 class TransE(_Distance):
     """-|h + r - t|² (the square changes no order)."""
 
-    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
-        return heads + relations
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return 2 * (heads + relations)
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         return 2 * (tails - heads) @ self.relations.t() - self.relations.square().sum(-1)
@@ -134,8 +127,8 @@ class RotatE(_Complex, _Distance):
         super().__init__(n_relations, dim, dim // 2)
         nn.init.uniform_(self.relations, -math.pi, math.pi)
 
-    def moved(self, heads: Tensor, relations: Tensor) -> Tensor:
-        return _times(heads, torch.cat((relations.cos(), relations.sin()), -1))
+    def combine(self, heads: Tensor, relations: Tensor) -> Tensor:
+        return 2 * _times(heads, torch.cat((relations.cos(), relations.sin()), -1))
 
     def relation_moduli(self) -> Tensor:
         return torch.ones_like(self.relations)  # a turn changes no length

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.nn.aggregate import gather
 
-Distillation = Literal["detached", "infonce", "l2", "none"]
-Head = Literal["bilinear", "mlp"]
-
 
 class SelfDistillation(nn.Module):
     r"""Make the decentralised vector g predict its own entity's input embedding e.
 
     .. math::
-        f(g, \hat e) = \exp(g^\top W_f \hat e), \quad
+        f(g, \hat e) = \exp(\mathrm{head}(g)^\top \hat e), \quad
         L = -\sum_i \log \frac{f(g_i, \hat e_i)}{f(g_i, \hat e_i) + \sum_{k \in X} f(g_i, \hat e_k)}
 
-    X are sampled entities, shared by the batch; the paper's bias cancels in the quotient and is
-    left out.
+    X are sampled entities, shared by the batch. The head is Linear → ReLU → LayerNorm → dropout,
+    close to the authors' code; the bilinear form of the paper's text trains badly.
 
     Args:
         student_dim: width of g.
@@ -30,29 +25,15 @@ class SelfDistillation(nn.Module):
         variant: ``detached`` (the paper: ê is a copy without gradient), ``infonce`` (gradients
             flow into e too), ``l2`` (squared distance of a projection of g to ê, both of length 1,
             no negatives) or ``none``.
-        head: ``bilinear`` is the paper's :math:`W_f`; ``mlp`` is Linear → ReLU → LayerNorm →
-            dropout, close to the authors' code.
-        dropout: of the ``mlp`` head.
     """
 
-    def __init__(
-        self,
-        student_dim: int,
-        teacher_dim: int,
-        variant: Distillation = "detached",
-        head: Head = "bilinear",
-        dropout: float = 0.5,
-    ) -> None:
+    def __init__(self, student_dim: int, teacher_dim: int, variant: str = "detached") -> None:
         super().__init__()
         self.variant = variant
-        projection = nn.Linear(student_dim, teacher_dim, bias=head == "mlp")
+        projection = nn.Linear(student_dim, teacher_dim)
         nn.init.xavier_uniform_(projection.weight)
-        self.head: nn.Module = projection
-        if head == "mlp":
-            nn.init.zeros_(projection.bias)
-            self.head = nn.Sequential(
-                projection, nn.ReLU(), nn.LayerNorm(teacher_dim), nn.Dropout(dropout)
-            )
+        nn.init.zeros_(projection.bias)
+        self.head = nn.Sequential(projection, nn.ReLU(), nn.LayerNorm(teacher_dim), nn.Dropout(0.5))
 
     def forward(self, students: Tensor, teachers: Tensor, ids: Tensor, negatives: Tensor) -> Tensor:
         """Sum of the batch's losses.

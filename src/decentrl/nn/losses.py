@@ -39,13 +39,15 @@ def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool
 
 
 def contrastive_alignment_loss(
-    near: Tensor, far: Tensor, *, margin: float = 1.5, weight: float = 0.1, squared: bool = True
+    near: Tensor, far: Tensor, *, margin: float = 1.5, weight: float = 0.1
 ) -> Tensor:
     r"""Linked pairs together, sampled pairs at least a margin apart.
 
     .. math::
-        L = \sum_{(i,j) \in S^+} \|g_i - g_j\| +
-            \alpha \sum_{(i',j') \in S^-} [\lambda - \|g_{i'} - g_{j'}\|]_+
+        L = \sum_{(i,j) \in S^+} \|g_i - g_j\|^2 +
+            \alpha \sum_{(i',j') \in S^-} [\lambda - \|g_{i'} - g_{j'}\|^2]_+
+
+    The distances are squared, as in the authors' code.
 
     Args:
         near: dot products of the two vectors of each training link, which have length 1, so that
@@ -53,17 +55,9 @@ def contrastive_alignment_loss(
         far: the same of sampled pairs.
         margin: λ.
         weight: α.
-        squared: take squared distances, as the authors' code does.
     """
-    pull = _distance(near, squared).sum()
-    push = F.relu(margin - _distance(far, squared)).sum()
+    pull, push = (2 - 2 * near).sum(), F.relu(margin - (2 - 2 * far)).sum()
     return pull + weight * push
-
-
-def _distance(dots: Tensor, squared: bool) -> Tensor:
-    square = 2 - 2 * dots
-    # A distance of exactly 0 has no gradient under the root; the small constant gives it one.
-    return square if squared else (square.clamp(min=0) + 1e-12).sqrt()
 
 
 def hard_sample_loss(

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from decentrl.config.alignment import Propagation
 from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import pool, weighted_sum
 from decentrl.nn.frozen_states import FrozenStates
@@ -92,25 +93,14 @@ class GrownPropagation:
     Args:
         relations: of the propagation before them.
         n_links: how many links it had: its random numbers are drawn again.
-        dim, rounds, seed: as it had.
-        relation_dim, width: as its features have.
+        settings, seed: as it had.
     """
 
-    def __init__(
-        self,
-        relations: Tensor,
-        n_links: int,
-        *,
-        dim: int,
-        rounds: int,
-        seed: int,
-        relation_dim: int,
-        width: int,
-    ) -> None:
-        self.relations, self.rounds, self.width = relations, rounds, width
-        size = (rounds + 1) * dim
+    def __init__(self, relations: Tensor, n_links: int, settings: Propagation, seed: int) -> None:
+        self.relations, self.rounds, self.width = relations, settings.rounds, settings.width
+        size, relation_dim, width = relations.shape[1], settings.relation_dim, settings.width
         random = torch.Generator().manual_seed(seed)
-        torch.randn(n_links, dim, generator=random)
+        torch.randn(n_links, settings.dim, generator=random)
         projection = torch.randn(size, relation_dim, generator=random) / relation_dim**0.5
         self.by_relation = F.normalize(relations, dim=-1) @ projection.to(relations.device)
         drawn = (torch.randn(size, width, generator=random) for _ in range(relation_dim))

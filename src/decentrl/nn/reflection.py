@@ -118,10 +118,6 @@ class RelationalEncoder(nn.Module):
         self.entity_dropout = entity_dropout
         self.dim = 2 * (layers + 1) * dim
 
-    def relation_table(self) -> Tensor:
-        """Of every directed relation its vector, or that of its representative."""
-        return gather(self.relations, self.representative)
-
     def forward(
         self,
         view: RelationalView,
@@ -129,7 +125,7 @@ class RelationalEncoder(nn.Module):
         inputs: Tensor | None = None,
         kept: tuple[Tensor, Tensor | None] | None = None,
         frozen: FrozenStates | None = None,
-        relations: Tensor | None = None,
+        directed: Tensor | None = None,
     ) -> Tensor:
         """Vectors of all entities, or of some (int64[k], repetitions allowed): [k, self.dim].
 
@@ -137,13 +133,14 @@ class RelationalEncoder(nn.Module):
         read instead of the trained input embeddings. ``kept`` are the edges that count, bool each,
         of ``view.edges`` and of ``view.first``; no others are left out of the latter. ``frozen``
         are known states, of both views' layers 0 … K. Neither goes together with ``entities``.
-        ``relations`` are read instead of :meth:`relation_table`, where a view has fewer of them.
+        ``directed``, int64[k], are the directed relations of a view that has fewer of them.
         """
         of_edges, of_first = (None, None) if kept is None else kept
         if self.training and self.entity_dropout and kept is None:
             read = torch.rand(len(self.entities), device=self.entities.device)
             of_first = (read >= self.entity_dropout)[view.first.columns]
-        relations = self.relation_table() if relations is None else relations
+        shared = self.representative if directed is None else self.representative[directed]
+        relations = gather(self.relations, shared)
         units = F.normalize(relations, dim=-1) * view.seen_relations[:, None]
         last = view.edges if entities is None else view.edges.of(entities)
         parts: list[Tensor] = []

@@ -56,9 +56,9 @@ class Completion:
         """
         found = []
         for part in self._blocks(len(entities)):
-            scores = self.possible(entities[part], relations[part])
-            old = answered(known, entities[part], relations[part], len(self.vectors))
-            old = old.to(scores.device)
+            asked = entities[part], relations[part]
+            scores = self.possible(*asked)
+            old = answered(known, *asked, len(self.vectors)).to(scores.device)
             unknown = scores.masked_fill(old, -torch.inf)
             shown = scores if also_known else unknown
             values, answers = shown.topk(min(top, shown.shape[1]), dim=1)
@@ -68,8 +68,7 @@ class Completion:
                 facts = features(values, unknown).flatten(0, 1).cpu()
                 chances = self.confidence(facts).reshape(values.shape)
                 chances = chances.masked_fill(is_known, torch.nan)
-            columns = (x.tolist() for x in (answers, values, chances, is_known))
-            found += [_listed(*row) for row in zip(*columns, strict=True)]
+            found += _listed(answers, values, chances, is_known)
         return found
 
     @torch.no_grad()
@@ -87,20 +86,14 @@ class Completion:
         # Untrained relations, and entities without a vector, have no score.
         scores[:, ~self.splits.trained_relations] = -torch.inf
         scores[self.without_vector.cpu()[h] | self.unanswerable.cpu()[t]] = -torch.inf
-        every = np.arange(self.splits.n_relations)
-        found = []
-        for values, head, tail in zip(scores, heads, tails, strict=True):
-            places = known.find(np.full(len(every), head), every)
-            rows, index = known.places(places[places >= 0])
-            old = set(every[places >= 0][rows[known.answers[index] == tail]].tolist())
-            order = values.argsort(descending=True)
-            best = [
-                Answer(relation, value, None, relation in old)
-                for relation, value in zip(order.tolist(), values[order].tolist(), strict=True)
-                if isfinite(value) and (also_known or relation not in old)
-            ]
-            found.append(best[:top])
-        return found
+        n = self.splits.n_relations
+        rows, ends = known.held(np.repeat(heads, n), np.tile(np.arange(n), len(heads)))
+        old = torch.zeros(scores.shape, dtype=torch.bool)
+        old.view(-1)[torch.from_numpy(rows[ends == tails[rows // n]])] = True
+        if not also_known:
+            scores[old] = -torch.inf
+        values, order = (x[:, :top] for x in scores.sort(1, descending=True))
+        return _listed(order, values, torch.full_like(values, torch.nan), old.gather(1, order))
 
     def possible(self, entities: Ids, relations: Ids) -> Tensor:
         """Scores of all answers to some questions, -inf for impossible ones: [b, n].
@@ -152,12 +145,12 @@ class Completion:
         """
         facts, right = [], []
         for part in self._blocks(len(asked)):
-            entities, relations = asked.entities[part], asked.relations[part]
-            scores = self.possible(entities, relations)
-            old = answered(known, entities, relations, len(self.vectors))
-            scores.masked_fill_(old.to(scores.device), -torch.inf)
+            questions = asked.entities[part], asked.relations[part]
+            scores = self.possible(*questions)
+            old = answered(known, *questions, len(self.vectors)).to(scores.device)
+            truth = answered(asked, *questions, len(self.vectors)).to(scores.device)
+            scores.masked_fill_(old, -torch.inf)
             values, answers = scores.topk(min(CALIBRATED, scores.shape[1]), dim=1)
-            truth = answered(asked, entities, relations, len(self.vectors)).to(scores.device)
             open_ = values.isfinite()
             facts.append(features(values, scores)[open_].cpu())
             right.append(truth.gather(1, answers)[open_].cpu())
@@ -187,10 +180,8 @@ class Completion:
 def answered(known: Queries, entities: Ids, relations: Ids, n: int) -> Tensor:
     """Which of n answers ``known`` holds for each question: bool[b, n]."""
     mask = torch.zeros(len(entities), n, dtype=torch.bool)
-    places = known.find(entities, relations)
-    has = np.flatnonzero(places >= 0)
-    rows, index = known.places(places[has])
-    mask[torch.from_numpy(has[rows]), torch.from_numpy(known.answers[index])] = True
+    rows, answers = known.held(entities, relations)
+    mask[torch.from_numpy(rows), torch.from_numpy(answers)] = True
     return mask
 
 
@@ -205,12 +196,13 @@ def features(values: Tensor, unknown: Tensor) -> Tensor:
     return torch.stack((values - total, best), -1).double()
 
 
-def _listed(
-    answers: list[int], values: list[float], chances: list[float], known: list[bool]
-) -> list[Answer]:
-    """The answers of one question, without those that are impossible."""
+def _listed(*columns: Tensor) -> list[list[Answer]]:
+    """The answers of each question, of [b, k] each of :class:`Answer`; impossible ones left out."""
     return [
-        Answer(answer, value, None if isnan(chance) else chance, old)
-        for answer, value, chance, old in zip(answers, values, chances, known, strict=True)
-        if isfinite(value)
+        [
+            Answer(answer, value, None if isnan(chance) else chance, old)
+            for answer, value, chance, old in zip(*row, strict=True)
+            if isfinite(value)
+        ]
+        for row in zip(*(column.tolist() for column in columns), strict=True)
     ]

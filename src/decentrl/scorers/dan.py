@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
-from decentrl.graph.view import GraphView, entities_of, relations_of
+from decentrl.graph.view import GraphView, seen_in
 from decentrl.nn.dan import DAN
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.views.base import INPUTS, STATES
@@ -46,8 +46,7 @@ class DANEncoder(PredictionEncoder):
             n_entities,
             n_relations,
             layers=self.layers,
-            seen=entities_of(trained_on, n_entities),
-            seen_relations=relations_of(trained_on, n_relations),
+            **seen_in(trained_on, n_entities, n_relations),
         ).to(device)
 
     def edges(self, view: GraphView) -> list[Adjacency]:

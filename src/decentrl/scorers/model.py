@@ -40,9 +40,7 @@ class PredictionModel(nn.Module):
         self.made, width = config.made, config.width
         self.encoder = make_encoder(config, n_entities, n_relations)
         if self.made and distillation.variant != "none" and distillation.weight:
-            self.distillation = SelfDistillation(
-                self.made, model.dim, distillation.variant, distillation.head, distillation.dropout
-            )
+            self.distillation = SelfDistillation(self.made, model.dim, distillation.variant)
         self.beside = bool(self.made) and model.own == "concatenate"
         joined = self.made + model.dim if self.beside else self.made
         if self.made and joined != width:

@@ -8,7 +8,7 @@ from torch import Tensor
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.relational import RelationalView
-from decentrl.graph.view import entities_of, relations_of
+from decentrl.graph.view import seen_in
 from decentrl.nn.reflection import RelationalEncoder
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.views.base import INPUTS, STATES
@@ -38,9 +38,8 @@ class ReflectionEncoder(PredictionEncoder):
             triples,
             n_entities,
             n_relations,
-            seen=entities_of(trained_on, n_entities),
-            seen_relations=relations_of(trained_on, n_relations),
             device=device,
+            **seen_in(trained_on, n_entities, n_relations),
         )
 
     def edges(self, view: RelationalView) -> list[Adjacency]:
@@ -54,7 +53,6 @@ class ReflectionEncoder(PredictionEncoder):
 
     def newcomers(self, part: Part) -> Encoded:
         frozen = part.frozen(part.memory(STATES), self.stages)
-        relations = self.reflection.relation_table()[part.few_relations[1]]
-        view, inputs = part.relational_view(), part.memory(INPUTS)
-        g: Tensor = self.reflection(view, inputs=inputs, frozen=frozen, relations=relations)
+        view, inputs, directed = part.relational_view(), part.memory(INPUTS), part.few_relations[1]
+        g: Tensor = self.reflection(view, inputs=inputs, frozen=frozen, directed=directed)
         return g, [g]

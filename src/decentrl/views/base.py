@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.attention_log import attention_log
 from decentrl.nn.dan import NeighbourAttention, RelationContext
 from decentrl.nn.dropout import eval_mode
 from decentrl.nn.reflection import ReflectionLayer
@@ -139,23 +138,31 @@ class View(nn.Module, ABC):
 @torch.no_grad()
 def layer_attentions(encoder: View | Any, part: Part) -> list[Attention]:
     """Weights in the attention layers that make newcomers; every layer has the same share."""
-    found = []
-    with attention_log(encoder, NeighbourAttention, RelationContext, ReflectionLayer) as calls:
-        encoder.newcomers(part)
-    with eval_mode(encoder):
-        for layer, inputs in calls:
-            if isinstance(layer, ReflectionLayer):
-                edges, weights = inputs[2].nodes, layer.weights(*inputs)
-                columns = edges.columns
-                relations = part.few_relations[1][inputs[2].relations.columns]
-            elif isinstance(layer, RelationContext):
-                edges, weights = inputs[2], layer.attention.weights(*inputs)
-                columns, relations = torch.full_like(edges.rows, -1), edges.columns
-            else:
-                edges, weights = inputs[2], layer.weights(*inputs)
-                columns, relations = edges.columns, torch.full_like(edges.rows, -1)
-            found.append(Attention(edges.rows, columns, relations, weights / len(calls)))
-    return found
+    found: list[Attention] = []
+
+    def record(layer: Any, inputs: tuple[Any, ...], _: Any) -> None:
+        if isinstance(layer, ReflectionLayer):
+            edges, weights = inputs[2].nodes, layer.weights(*inputs)
+            columns = edges.columns
+            relations = part.few_relations[1][inputs[2].relations.columns]
+        elif isinstance(layer, RelationContext):
+            edges, weights = inputs[2], layer.attention.weights(*inputs)
+            columns, relations = torch.full_like(edges.rows, -1), edges.columns
+        else:
+            edges, weights = inputs[2], layer.weights(*inputs)
+            columns, relations = edges.columns, torch.full_like(edges.rows, -1)
+        found.append(Attention(edges.rows, columns, relations, weights))
+
+    kinds = NeighbourAttention, RelationContext, ReflectionLayer
+    layers = [layer for layer in encoder.modules() if isinstance(layer, kinds)]
+    handles = [layer.register_forward_hook(record) for layer in layers]
+    try:
+        with eval_mode(encoder):
+            encoder.newcomers(part)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [one._replace(weights=one.weights / len(found)) for one in found]
 
 
 class LinkObjective:

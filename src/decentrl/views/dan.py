@@ -15,6 +15,7 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.dropout import eval_mode
+from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
 from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
@@ -34,7 +35,6 @@ class DANView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: DANSettings = config.model
-        distillation = config.distillation
         self.config = config
         self.entities = nn.Parameter(torch.empty(n_entities, model.dim))
         nn.init.xavier_uniform_(self.entities)
@@ -49,23 +49,18 @@ class DANView(View):
         self.first_part = 1 if model.output == "layers" else 0
         self.with_input = model.output == "all-layers+input"
         self.dim = model.dim * (model.layers + 1 - self.first_part + self.with_input)
-        self.distillation = SelfDistillation(
-            self.dim, model.dim, distillation.variant, distillation.head, distillation.dropout
-        )
+        self.distillation = SelfDistillation(self.dim, model.dim, config.distillation.variant)
         self.reads_two_hops = model.hops == "alternating"
+        self.reading = {
+            "layers": model.layers,
+            "two_hop": self.reads_two_hops,
+            "self_entity": model.self_entity,
+        }
         self.memories = {STATES: (model.layers + 1) * model.dim, INPUTS: model.dim}
         self.reach = (model.layers + 1) * (2 if self.reads_two_hops else 1)
 
     def read(self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device) -> GraphView:
-        model = self.config.model
-        return graph.view(
-            layers=model.layers,
-            order=self.dan.order,
-            two_hop=self.reads_two_hops,
-            self_entity=model.self_entity,
-            counterparts=True,
-            trained_on=trained_on,
-        ).to(device)
+        return graph.view(trained_on=trained_on, **self.reading).to(device)
 
     def forward(self, structure: GraphView) -> list[Tensor]:
         """The parts of every entity's vector before normalisation, [n_entities, dim] each."""
@@ -82,36 +77,31 @@ class DANView(View):
 
     @torch.no_grad()
     def encode(self, structure: GraphView, links: Tensor, out: Tensor | None = None) -> Rows:
-        with eval_mode(self):
-            inputs = self.entities.detach()
-            vectors, layers = self._joined(structure, inputs, self.dan(inputs, structure), out)
-        inputs = torch.where(structure.seen[:, None], inputs, 0)
-        return Rows(vectors, {STATES: layers, INPUTS: inputs})
+        inputs = torch.where(structure.seen[:, None], self.entities, 0)
+        return self._rows(structure, inputs, out=out)
 
-    def _joined(
-        self, structure: GraphView, inputs: Tensor, layers: list[Tensor], out: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Unit vectors of all entities, and layers 0 … K side by side."""
+    def _rows(
+        self,
+        structure: GraphView,
+        inputs: Tensor,
+        frozen: FrozenStates | None = None,
+        out: Tensor | None = None,
+    ) -> Rows:
+        with eval_mode(self):
+            layers = self.dan(inputs, structure, frozen=frozen)
         parts = self._parts(layers, inputs, structure)
         vectors = parts[0].new_empty(len(parts[0]), self.dim) if out is None else out
         for start in range(0, len(vectors), 4096):  # one large tensor, not three
             rows = slice(start, start + 4096)
             vectors[rows] = join([part[rows] for part in parts])
-        return vectors, torch.cat(layers, 1)
+        return Rows(vectors, {STATES: torch.cat(layers, 1), INPUTS: inputs})
 
     @torch.no_grad()
     def newcomers(self, part: Part) -> Rows:
-        model, states, inputs = self.config.model, part.memory(STATES), part.memory(INPUTS)
-        structure = part.graph_view(
-            states,
-            layers=model.layers,
-            two_hop=self.reads_two_hops,
-            self_entity=model.self_entity,
-        )
-        with eval_mode(self):
-            layers = self.dan(inputs, structure, frozen=part.frozen(states, model.layers + 1))
-            vectors, states = self._joined(structure, inputs, layers, None)
-        return Rows(vectors, {STATES: states, INPUTS: inputs})
+        states = part.memory(STATES)
+        structure = part.graph_view(states, **self.reading)
+        frozen = part.frozen(states, self.config.model.layers + 1)
+        return self._rows(structure, part.memory(INPUTS), frozen)
 
     def students(self, states: Tensor) -> Tensor:
         parts = list(states.chunk(self.config.model.layers + 1, 1)[self.first_part :])
@@ -133,10 +123,8 @@ class DANObjective(LinkObjective):
         constant = not self.model.with_input  # layers have one length, so no gradient goes through
         vectors = join([gather(part, ids) for part in parts], constant)
         left, right = vectors.chunk(2)
-        loss = contrastive_alignment_loss(
-            (left * right).sum(-1),
-            joined_dots(parts, negatives, constant),
-        )
+        near, far = (left * right).sum(-1), joined_dots(parts, negatives, constant)
+        loss = contrastive_alignment_loss(near, far)
         distillation = self.config.distillation
         sampled = torch.from_numpy(rng.choice(self.seen, distillation.negatives)).to(device)
         taught: Tensor = self.model.distillation(vectors, self.model.entities, ids, sampled)

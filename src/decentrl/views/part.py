@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.hops import Growth
 from decentrl.graph.relational import PropagationView, RelationalView
@@ -50,8 +51,8 @@ class Part:
         return FrozenStates(~self.new, states.chunk(stages, 1))
 
     @cached_property
-    def few_relations(self) -> tuple[Neighbourhood, Tensor]:
-        """The neighbourhood with only the relations that occur, and which directed ones these are.
+    def few_relations(self) -> tuple[Ids, Tensor]:
+        """The triples with only the relations that occur, and which directed ones these are.
 
         There are thousands in a graph and a handful around an entity.
         """
@@ -59,7 +60,7 @@ class Part:
         triples = self.hood.triples.copy()
         triples[:, 1] = local.reshape(-1)
         directed = np.concatenate((used, used + len(self.seen_relations)))
-        return replace(self.hood, triples=triples), torch.from_numpy(directed).to(self.device)
+        return triples, torch.from_numpy(directed).to(self.device)
 
     def graph_view(self, states: Tensor, **settings: Any) -> GraphView:
         """What a DAN reads of the part; ``settings`` as for :meth:`GraphView.build`."""
@@ -80,11 +81,11 @@ class Part:
 
     def relational_view(self) -> RelationalView:
         """What a relational encoder reads of the part, with the relations that occur."""
-        few, directed = self.few_relations
+        triples, directed = self.few_relations
         n_relations = len(directed) // 2
         return RelationalView.build(
-            few.triples,
-            len(few.entities),
+            triples,
+            len(self.hood.entities),
             n_relations,
             seen=self.trained,
             seen_relations=self.seen_relations[directed[:n_relations].cpu().numpy()],
@@ -93,7 +94,6 @@ class Part:
 
     def propagation_view(self) -> PropagationView:
         """What seed propagation reads of the part, with the relations that occur."""
-        few, directed = self.few_relations
-        return PropagationView.build(
-            few.triples, len(few.entities), len(directed) // 2, self.device
-        )
+        triples, directed = self.few_relations
+        n_entities, n_relations = len(self.hood.entities), len(directed) // 2
+        return PropagationView.build(triples, n_entities, n_relations, self.device)

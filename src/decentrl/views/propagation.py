@@ -32,7 +32,7 @@ class SeedView(View):
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
     ) -> PropagationView:
-        return graph.propagation_view(device)
+        return PropagationView.build(graph.triples(), graph.n_entities, graph.n_relations, device)
 
     def propagate(self, structure: PropagationView, links: Tensor) -> SeedPropagation:
         """Seeds carried from all links over a graph."""
@@ -59,17 +59,9 @@ class SeedView(View):
         """Propagation of newcomers; its random numbers are drawn once."""
         relations = part.shared[RELATIONS]
         if self._grown_cache is None or self._grown_cache[0] is not relations:
-            settings = self.config.propagation
-            grown = GrownPropagation(
-                relations.to(part.device),
-                int(part.shared[LINKS]),
-                dim=settings.dim,
-                rounds=settings.rounds,
-                seed=self.config.seed,
-                relation_dim=settings.relation_dim,
-                width=settings.width,
-            )
-            self._grown_cache = relations, grown
+            here, n_links = relations.to(part.device), int(part.shared[LINKS])
+            settings, seed = self.config.propagation, self.config.seed
+            self._grown_cache = relations, GrownPropagation(here, n_links, settings, seed)
         return self._grown_cache[1]
 
     def newcomers(self, part: Part) -> Rows:

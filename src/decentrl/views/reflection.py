@@ -34,7 +34,7 @@ class ReflectionView(View):
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         super().__init__()
         model: ReflectionSettings = config.model
-        self.config, head = config, config.distillation
+        self.config, variant = config, config.distillation.variant
         self.encoder = RelationalEncoder(
             n_entities,
             n_relations,
@@ -46,15 +46,12 @@ class ReflectionView(View):
             entity_dropout=model.entity_dropout,
         )
         self.distillation: SelfDistillation | None = None
-        if head.variant != "none":
-            self.distillation = SelfDistillation(
-                self.encoder.dim, model.dim, head.variant, head.head, head.dropout
-            )
+        if variant != "none":
+            self.distillation = SelfDistillation(self.encoder.dim, model.dim, variant)
         self.dim = self.encoder.dim
         self.memories = {STATES: self.dim, INPUTS: model.dim}
         self.reach = model.layers + 1
         self.stages = 2 * (model.layers + 1)
-        self._relations: Tensor | None = None
 
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
@@ -101,13 +98,10 @@ class ReflectionView(View):
         trained = torch.from_numpy(part.trained).to(part.device)
         view, inputs = part.relational_view(), part.memory(INPUTS)
         frozen = part.frozen(part.memory(STATES), self.stages)
-        if self._relations is None:  # a model that makes newcomers is frozen
-            self._relations = self.encoder.relation_table().detach()
-        relations = self._relations[part.few_relations[1]]
         with eval_mode(self):
             near = view.reading(trained)
             kept = trained[near.edges.nodes.columns], None
-            encode = partial(self.encoder, frozen=frozen, relations=relations)
+            encode = partial(self.encoder, frozen=frozen, directed=part.few_relations[1])
             states: Tensor = encode(near, inputs=inputs, kept=kept)
             new = (part.new & (states.abs().amax(1) > 0)).nonzero()[:, 0]
             induced = self.induced(states[new], part.shared[LENGTH].to(part.device))
