@@ -189,9 +189,14 @@ class AlignmentState(Learned):
 
     def _grown_weights(self, task: AlignmentTask) -> dict[str, Tensor]:
         """The weights with rows of 0 for entities that came since."""
-        tables = {name: by_side(self.weights[name], self.task) for name in self._entity_tables()}
-        grown = {name: _padded(sides, task) for name, sides in tables.items()}
-        return {**self.weights, **grown}
+        grown = dict(self.weights)
+        for name in self._entity_tables():
+            sides, parts = by_side(self.weights[name], self.task), list[Tensor]()
+            for graph, rows in zip((task.left, task.right), sides.values(), strict=True):
+                later = len(graph.entities) - len(rows)
+                parts += [rows, rows.new_zeros(later, *rows.shape[1:])]
+            grown[name] = torch.cat(parts)
+        return grown
 
 
 def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
@@ -206,17 +211,6 @@ def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
     """Rows of all entities, the left graph's first, by the side's name."""
     n_left = len(task.left.entities)
     return {"left": rows[:n_left], "right": rows[n_left:]}
-
-
-def _padded(rows: Mapping[str, Tensor], task: AlignmentTask) -> Tensor:
-    """Rows of all entities of a task, the left graph's first; 0 for those without one."""
-    parts = []
-    for side, graph in zip(SIDES, (task.left, task.right), strict=True):
-        known = rows[side]
-        part = known.new_zeros(len(graph.entities), *known.shape[1:])
-        part[: len(known)] = known
-        parts.append(part)
-    return torch.cat(parts)
 
 
 def merged_graphs(task: AlignmentTask) -> tuple[MergedGraph, MergedGraph]:
