@@ -9,8 +9,7 @@ of the test metrics as Markdown. Runs are kept as `python -m studies` keeps them
 left its file is not repeated, whichever of the two commands it was trained by; nothing is
 trained from a tree with uncommitted changes.
 One run of it is `decentrl align --dataset dbp15k/zh-en --preset paper --seed 0 [--open-world]`;
-`strong-self` is `--preset strong --self-train`; `strong-self-counterparts` also sets
-`self_training.counterpart_weight=0.04`. `--splits` takes other choices of the entities that
+`strong-self` is `--preset strong --self-train`. `--splits` takes other choices of the entities that
 arrive after training than the published one, of the same size: `decentrl data split --seed 1`; rows
 of the open world are then means over all of them.
 """
@@ -50,11 +49,6 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "paper-code": ("paper-code", ()),
     "propagate": ("propagate", ()),
     "strong-self": ("strong", ("self_training.rounds=3",)),
-    # Gains from a feature of the published splits: both ends of a new link arrive together.
-    "strong-self-counterparts": (
-        "strong",
-        ("self_training.rounds=3", "self_training.counterpart_weight=0.04"),
-    ),
     "strong": ("strong", ()),
 }
 NAMES = ("hits@1", "hits@10", "mrr")

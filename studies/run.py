@@ -20,7 +20,7 @@ no run counts as done any more."""
 DECODER_VERSIONS = {"transe": 2, "rotate": 2, "conve": 2}
 """The same for runs under one decoder. 2: entities without a vector are ranked last."""
 SELF_TRAINING_VERSION = 3
-"""The same for self-trained runs. 3: vectors tell who has a counterpart already."""
+"""The same for self-trained runs. 3: vectors could show whether an entity has a counterpart."""
 
 PUBLISHED_SPLIT = 0.2
 """The share of unseen entities in the published open-world splits; they are those of seed 0."""

@@ -120,7 +120,6 @@ class Aligner(GrowingModel[AlignmentState]):
             run=None if run is None else Path(run),
             resume=resume,
             warm=None if start is None else start.learned.warm_weights(task, start.growing),
-            sureness=None if start is None else start.learned.sureness_now(task, later=-1.0),
         )
         epochs = planned_epochs(context.config, bool(len(task.valid)))
         with (

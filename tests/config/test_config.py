@@ -327,15 +327,26 @@ def test_settings_of_version_2_are_read_as_what_they_were() -> None:
     assert (config.model.encoder, config.model.dim, config.model.layers) == ("reflection", 8, 1)
     assert (config.model.edge_dropout, config.matching.matcher) == (0.05, "csls")
     assert config.model.entity_dropout == 0.0  # it came later, with this default
-    assert config.self_training.counterpart_weight == 0.04
-    old["self_training"]["told"] = 0.1
-    assert Config.from_stored(old).self_training.counterpart_weight == 0.1
+    assert config.self_training.rounds == 1
 
 
 def test_a_model_that_there_is_no_more_is_refused() -> None:
     old = {"model": {"encoder": "dan", "norm": False}}
     with pytest.raises(ConfigError, match=r"trained with model\.norm=False, which this"):
         Config.from_stored(old)
+
+
+@pytest.mark.parametrize("older", [{}, {"model": {"norm": True}}], ids=["version 3", "version 2"])
+@pytest.mark.parametrize("name", ["told", "counterpart_weight"])
+def test_vectors_with_two_coordinates_of_self_training_are_refused(
+    name: str, older: dict[str, Any]
+) -> None:
+    for rounds, weight in ((0, 0.0), (3, 0.0), (0, 0.04)):
+        stored = {**older, "self_training": {"rounds": rounds, name: weight}}
+        assert Config.from_stored(stored).self_training.rounds == rounds
+    stored = {**older, "self_training": {"rounds": 3, name: 0.04}}
+    with pytest.raises(ConfigError, match=rf"trained with self_training\.{name}=0\.04, which this"):
+        Config.from_stored(stored)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -29,8 +29,7 @@ ALIGNERS = {
                "loss.entities=16"),
     "not induced": ("strong", "model.dim=6", "propagation.weight=0", "distillation.induce=false"),
     "self-trained": ("strong", "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
-                     "self_training.rounds=1", "self_training.mass=0.05",
-                     "self_training.counterpart_weight=0.04"),
+                     "self_training.rounds=1", "self_training.mass=0.05"),
     "propagate": ("propagate", "propagation.dim=8", "propagation.relation_dim=3"),
     "dan": ("tiny", "model.dim=8", "model.hops=one"),
     "two hops": ("tiny", "model.dim=8"),
@@ -225,64 +224,6 @@ def test_a_refreshed_aligner_is_the_one_of_the_open_world(
     expected = make().fit(opened)
     for side in ("left", "right"):
         assert torch.allclose(grown.vectors(side), expected.vectors(side), atol=1e-6)
-
-
-def test_who_arrives_has_no_counterpart_yet_and_is_further_from_those_who_have(
-    trained: Callable[[str], Path], later: Callable[[str], Rows]
-) -> None:
-    aligner = load(trained("align self-trained"))
-    assert isinstance(aligner, Aligner)
-    before = set(aligner.task.left.entities)
-    add(aligner, later("align"))
-    weight = aligner.config.self_training.counterpart_weight
-    told = {label: vector[-2:] / weight**0.5 for label, vector in vectors(aligner).items()}
-    new = [told[label] for label in told if label not in before]
-    assert new
-    assert all(torch.allclose(x, torch.tensor([-1.0, 0.0]), atol=1e-6) for x in new)
-    linked = aligner.task.left.entities.take(aligner.task.train[:, 0])
-    assert all(torch.allclose(told[x], torch.tensor([1.0, 0.0]), atol=1e-6) for x in linked)
-    others = before - set(linked)
-    assert others
-    assert all(-1 < told[x][0] < 1 for x in others)
-
-
-def test_trained_again_who_had_no_counterpart_is_not_given_one_by_what_was_found(
-    trained: Callable[[str], Path], later: Callable[[str], Rows]
-) -> None:
-    """The encoder that a refit starts from believes the links that self-training has found."""
-    aligner = load(trained("align self-trained"))
-    assert isinstance(aligner, Aligner)
-    add(aligner, later("align"))
-    before = aligner.learned.sureness
-    again = aligner.refit(share=1.0)
-    for side, sure in before.items():
-        assert torch.equal(again.learned.sureness[side][: len(sure)], sure)
-    assert len(again.learned.sureness["left"]) == len(before["left"]) + len(LATER)
-    again.config = replace(
-        again.config, self_training=replace(again.config.self_training, rounds=0)
-    )
-    assert again.refit(share=1.0).learned.sureness == {}
-
-
-def test_a_run_that_tells_of_no_counterparts_grows_as_it_did(
-    trained: Callable[[str], Path], later: Callable[[str], Rows], tmp_path: Path
-) -> None:
-    """Those of earlier versions say nothing of counterparts in their vectors."""
-    settings = (*ALIGNERS["self-trained"], *FEW, "self_training.counterpart_weight=0")
-    today = load(trained("align self-trained"))
-    assert isinstance(today, Aligner)
-    old = Aligner.from_preset(*settings, device="cpu").fit(today.task)
-    config = replace(old.config, self_training=today.config.self_training)
-    old.growing.learned = replace(old.learned, config=config)
-    old.save(tmp_path)
-    loaded = Aligner.load(tmp_path, device="cpu")
-    assert len(loaded.learned.found)
-    width = today.vectors("left").shape[1] - 2
-    for refresh in (False, True):
-        add(loaded, later("align"), refresh=refresh)
-        assert loaded.vectors("left").shape[1] == width
-        lengths = loaded.vectors("left").norm(dim=1)
-        assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-5)
 
 
 def test_a_model_that_was_just_trained_grows_as_one_that_was_loaded(

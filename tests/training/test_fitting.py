@@ -19,7 +19,6 @@ from decentrl.errors import InputError
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.matching.matchers import apply_matcher
 from decentrl.training import fitting
 from decentrl.training.fitting import Fitted, Pass, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import METRICS, Row
@@ -31,7 +30,6 @@ OFFSET = np.array([0, SIZE])
 LINKS = np.stack((np.arange(8), np.arange(8)), axis=1)
 VALID = np.stack((np.arange(8, 12), np.arange(8, 12)), axis=1) + OFFSET
 NONE = VALID[:0]
-MARKED = "self_training.counterpart_weight=0.04"
 CPU = torch.device("cpu")
 
 
@@ -206,9 +204,8 @@ def test_the_weights_that_stay_are_those_of_the_chosen_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Scripted(monkeypatch, 0.3, 0.5, 0.4)
-    silent = "self_training.counterpart_weight=0"
-    fitted = fit(configured("training.refit=false", silent, rounds=2), VALID)
-    once = fit(configured(silent, rounds=1))  # held out, a link is as good as none
+    fitted = fit(configured("training.refit=false", rounds=2), VALID)
+    once = fit(configured(rounds=1))  # held out, a link is as good as none
     graph = twin_graphs()
     model = ReflectionView(configured(), graph.n_entities, graph.n_relations)
     model.load_state_dict(fitted.weights)
@@ -398,63 +395,6 @@ def test_a_round_learns_from_the_found_links_too(monkeypatch: pytest.MonkeyPatch
 
 
 # What vectors are.
-
-
-@encoders
-@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_a_vector_marks_how_surely_an_entity_has_a_counterpart(encoder: str, opened: bool) -> None:
-    """By what known links alone say of it, before anything was found."""
-    settings = ("self_training.counterpart_weight=0.2", "propagation.weight=0.4")
-    config = configured(*settings, encoder=encoder)
-    steps = Pass(context_of(config, opened=opened), LINKS + OFFSET, NONE)
-    steps.start()
-    before = steps.vectors("known")
-    assert steps.sureness is None
-    steps.self_training_round()
-    steps.self_training_round()
-    marked, plain = steps.vectors("now"), steps.vectors("now", marked=False)
-    assert marked.shape[1] == plain.shape[1] + 2
-    pool = steps.unlinked(steps.context.seen)
-    scores = apply_matcher(pool.cosine(before), "sinkhorn", config.matching)
-    mass = (scores.block(slice(None)) / config.matching.temperature).exp().numpy()
-    sure = np.zeros(2 * SIZE)
-    sure[pool.left], sure[pool.right] = mass.max(1), mass.max(0)
-    sure = sure.clip(max=1) ** 2
-    sure[np.intersect1d(LINKS + OFFSET, steps.context.seen)] = 1
-    there = (np.arange(2 * SIZE) % SIZE < SEEN + 2 * opened).astype(float)
-    angle = torch.from_numpy(np.arccos(2 * sure - 1))
-    alike = (angle[:, None] - angle).cos() * torch.from_numpy(np.outer(there, there))
-    expected = 0.8 * plain.double() @ plain.double().T + 0.2 * alike
-    torch.testing.assert_close(marked.double() @ marked.double().T, expected, rtol=0, atol=1e-5)
-
-
-def test_links_are_found_as_if_nobody_had_a_counterpart() -> None:
-    few = "self_training.mass=0.9"
-    weights = (f"self_training.counterpart_weight={weight}" for weight in (0, 0.5))
-    found = [fit(configured(few, weight, encoder="none", rounds=3)).found for weight in weights]
-    assert len(found[0])
-    assert np.array_equal(*found)
-
-
-def test_where_nothing_is_found_nothing_is_marked() -> None:
-    fitted = fit(configured("self_training.mass=1", MARKED, rounds=1))
-    assert not len(fitted.found)
-    assert fitted.sureness is None
-    assert fitted.vectors.shape[1] == fit(configured()).vectors.shape[1]
-
-
-def test_what_was_known_of_counterparts_before_counts_and_who_came_since_is_judged_now() -> None:
-    sureness = torch.full((2 * SIZE,), 0.25)
-    new = [12, SIZE + 12]
-    sureness[new] = -1.0
-    config = configured(MARKED, rounds=1)
-    first, again = fit(config), fit(config, sureness=sureness)
-    assert first.sureness is not None
-    assert again.sureness is not None
-    expected = torch.full_like(sureness, 0.25)
-    expected[torch.from_numpy(LINKS + OFFSET)] = 1.0
-    expected[new] = first.sureness[new]
-    torch.testing.assert_close(again.sureness, expected)
 
 
 @encoders

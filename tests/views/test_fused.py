@@ -9,7 +9,6 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.counterparts import WIDTH
 from decentrl.views.fused import FusedViews, Structures
 
 SIZE, SEEN, R = 12, 10, 2  # entities a side; those from SEEN on have no triple
@@ -69,20 +68,6 @@ def test_without_an_encoder_seed_propagation_is_all_there_is() -> None:
     assert views.encoder is None
     features = views.seeds.propagate(read.of(views.seeds), ALL_LINKS).features(4, 16)
     assert torch.equal(views.encode(read, ALL_LINKS), features)
-
-
-@encoders
-def test_sureness_of_a_counterpart_stands_at_the_end(encoder: str) -> None:
-    views = make(encoder, "self_training.counterpart_weight=0.2")
-    sureness = torch.linspace(0, 1, 2 * SIZE)
-    plain = views.encode(structures(), ALL_LINKS)
-    marked = views.encode(structures(), ALL_LINKS, sureness)
-    assert marked.shape[1] == plain.shape[1] + WIDTH
-    there = plain.any(1).double()
-    angle = torch.arccos(2 * sureness.double() - 1)
-    alike = (angle[:, None] - angle).cos() * torch.outer(there, there)
-    expected = 0.8 * cosines(plain) + 0.2 * alike
-    torch.testing.assert_close(cosines(marked), expected, rtol=0, atol=1e-5)
 
 
 @encoders

@@ -140,13 +140,6 @@ class SelfTraining:
         0.3, "Sinkhorn mass that two mutually nearest entities need to become a link", **SHARE
     )
     epochs: int = setting(2, "passes over known and found links in a round", at_least=0)
-    counterpart_weight: float = setting(
-        0.0,
-        "share of a cosine by which two entities agree on having a counterpart; it helps where "
-        "both ends of a new link arrive together and costs where one was there before",
-        at_least=0,
-        at_most=0.5,
-    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
-from decentrl.nn.counterparts import WIDTH as COUNTERPART
 from decentrl.nn.device import cuda_devices
 from decentrl.storage.bundle import Bundle
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
@@ -42,8 +41,6 @@ class AlignmentState(Learned):
     Attributes:
         weights: of the encoder.
         found: links that self-training has found, int64[n, 2].
-        sureness: how sure entities are of having a counterpart, by side; empty where vectors do
-            not hold it.
         potentials: solutions of matching problems, as :class:`~decentrl.growth.potentials.Matching`
             stores them.
     """
@@ -52,7 +49,6 @@ class AlignmentState(Learned):
     task: AlignmentTask
     weights: Mapping[str, Tensor]
     found: Ids
-    sureness: Mapping[str, Tensor] = field(default_factory=dict)
     potentials: Mapping[str, Tensor] = field(default_factory=dict)
 
     # Between training, files and this object
@@ -62,7 +58,6 @@ class AlignmentState(Learned):
         cls, config: Config, device: torch.device, task: AlignmentTask, fitted: Fitted
     ) -> AlignmentState:
         """What a training has left."""
-        sureness = fitted.sureness
         return cls(
             config=config,
             device=device,
@@ -71,7 +66,6 @@ class AlignmentState(Learned):
             vectors=by_side(fitted.vectors, task),
             confidence=fitted.confidence,
             found=fitted.found - np.array([0, len(task.left.entities)]),
-            sureness={} if sureness is None else by_side(sureness.cpu(), task),
         )
 
     @classmethod
@@ -80,14 +74,11 @@ class AlignmentState(Learned):
         return {
             "weights": bundle.weights,
             "found": matching["found"].numpy() if "found" in matching else NO_LINKS.copy(),
-            "sureness": {s: matching[f"sure.{s}"] for s in SIDES if f"sure.{s}" in matching},
             "potentials": {k: v for k, v in matching.items() if k.startswith("potential.")},
         }
 
     def _tensors(self) -> tuple[Mapping[str, Tensor], dict[str, Tensor]]:
-        matching = {"found": torch.from_numpy(self.found), **self.potentials}
-        matching |= {f"sure.{side}": rows for side, rows in self.sureness.items()}
-        return self.weights, matching
+        return self.weights, {"found": torch.from_numpy(self.found), **self.potentials}
 
     # What newcomers need
 
@@ -107,9 +98,8 @@ class AlignmentState(Learned):
         return found
 
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
-        """What makes rows of new entities; none of them has a counterpart yet."""
+        """What makes rows of new entities."""
         views = FusedViews(self.config, 1, len(seen_relations))
-        views.marked = bool(self.sureness)
         views.load(self.weights, with_entities=False)
         if views.encoder is not None:
             views.encoder.to(self.device)
@@ -117,7 +107,7 @@ class AlignmentState(Learned):
         return Newcomers(
             views,
             getattr(views.encoder, "distillation", None),
-            {VECTORS: views.dim + (COUNTERPART if views.marked else 0), **views.memories},
+            {VECTORS: views.dim, **views.memories},
             max(view.reach for view in parts),
             seen_relations,
             self.device,
@@ -156,21 +146,13 @@ class AlignmentState(Learned):
         context = TrainingContext(known, now, self.config, self.device)
         final = Pass(context, self._learned_links() + offset, NO_LINKS)
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            final.restore(self.found + offset, self.weights, self.sureness_now(self.task))
+            final.restore(self.found + offset, self.weights)
         return final
 
     def _learned_links(self) -> Ids:
         """The links that the last pass of training has learned from."""
         known, valid = self.task.train, self.task.valid
         return np.concatenate((known, valid)) if self.config.training.refit else known
-
-    def sureness_now(self, task: AlignmentTask, later: float = 0.0) -> Tensor | None:
-        """How sure all entities there are now are of a counterpart; None where unknown.
-
-        Args:
-            later: the value of entities that came since.
-        """
-        return _padded(self.sureness, task, later) if self.sureness else None
 
     # To train again
 
@@ -207,9 +189,14 @@ class AlignmentState(Learned):
 
     def _grown_weights(self, task: AlignmentTask) -> dict[str, Tensor]:
         """The weights with rows of 0 for entities that came since."""
-        tables = {name: by_side(self.weights[name], self.task) for name in self._entity_tables()}
-        grown = {name: _padded(sides, task) for name, sides in tables.items()}
-        return {**self.weights, **grown}
+        grown = dict(self.weights)
+        for name in self._entity_tables():
+            sides, parts = by_side(self.weights[name], self.task), list[Tensor]()
+            for graph, rows in zip((task.left, task.right), sides.values(), strict=True):
+                later = len(graph.entities) - len(rows)
+                parts += [rows, rows.new_zeros(later, *rows.shape[1:])]
+            grown[name] = torch.cat(parts)
+        return grown
 
 
 def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
@@ -224,17 +211,6 @@ def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
     """Rows of all entities, the left graph's first, by the side's name."""
     n_left = len(task.left.entities)
     return {"left": rows[:n_left], "right": rows[n_left:]}
-
-
-def _padded(rows: Mapping[str, Tensor], task: AlignmentTask, value: float = 0.0) -> Tensor:
-    """Rows of all entities of a task, the left graph's first; ``value`` for those without one."""
-    parts = []
-    for side, graph in zip(SIDES, (task.left, task.right), strict=True):
-        known = rows[side]
-        part = known.new_full((len(graph.entities), *known.shape[1:]), value)
-        part[: len(known)] = known
-        parts.append(part)
-    return torch.cat(parts)
 
 
 def merged_graphs(task: AlignmentTask) -> tuple[MergedGraph, MergedGraph]:

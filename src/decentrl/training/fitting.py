@@ -48,7 +48,6 @@ class Fitted:
     rounds: list[dict[str, float]]  # validation metrics of each round tried; the first has none
     chosen: int  # how many rounds of self-training the vectors have had
     found: Ids  # the links that self-training added, int64[n, 2] in merged ids
-    sureness: Tensor | None  # of having a counterpart, by entity; None if vectors do not hold it
     confidence: Confidence | None  # None without validation links
 
 
@@ -64,7 +63,6 @@ class TrainingContext:
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
     warm: Mapping[str, Tensor] | None = None  # weights to start from, instead of random ones
-    sureness: Tensor | None = None  # that came with ``warm``; negative for entities since then
     history: list[Row] = field(default_factory=list)
 
     @cached_property
@@ -99,7 +97,6 @@ class Pass:
     def __init__(self, context: TrainingContext, links: Ids, valid: Ids, name: str = "") -> None:
         self.context, self.links, self.valid, self.name = context, links, valid, name
         self.found = NO_LINKS
-        self.sureness: Tensor | None = None
         self.round = 0
 
     @cached_property
@@ -135,61 +132,35 @@ class Pass:
         """Train on, with links found among the unlinked entities as if they were known."""
         context, settings = self.context, self.context.config.self_training
         pool = self.unlinked(context.seen)
-        vectors = self.vectors("known", marked=False)  # a wrongly matched entity is free again
+        vectors = self.vectors("known")
         seed = _mixed(context.config.seed, self.round + 1)
-        self.found, mass = found_links(vectors, pool, settings.mass, context.config.matching, seed)
-        if self.sureness is None:
-            self.sureness = self._first_sureness(mass)
+        self.found = found_links(vectors, pool, settings.mass, context.config.matching, seed)
         self.round += 1
         torch.manual_seed(seed)
         self._train(settings.epochs)
-
-    def _first_sureness(self, mass: Tensor) -> Tensor:
-        """How sure entities are of a counterpart, by the masses before anything was found.
-
-        Later rounds are biased towards what was found, and so is an encoder that has learned from
-        it before: where a value from before is known, that counts.
-        """
-        context, sureness = self.context, mass**2
-        if context.sureness is not None:
-            before = context.sureness.to(sureness)
-            sureness = torch.where(before >= 0, before, sureness)
-        linked = np.intersect1d(self.links, context.seen)
-        sureness[torch.from_numpy(linked).to(sureness.device)] = 1.0
-        return sureness
 
     def weights(self) -> dict[str, Tensor]:
         """The encoder's weights; empty without one."""
         encoder = self.views.encoder
         return {} if encoder is None else dict(encoder.state_dict())
 
-    def state(self) -> tuple[Ids, dict[str, Tensor], Tensor | None]:
-        """The links found so far, a copy of the weights, and the sureness."""
+    def state(self) -> tuple[Ids, dict[str, Tensor]]:
+        """The links found so far and a copy of the weights."""
         weights = {name: tensor.clone() for name, tensor in self.weights().items()}
-        return self.found, weights, self.sureness
+        return self.found, weights
 
-    def restore(self, found: Ids, weights: Mapping[str, Tensor], sureness: Tensor | None) -> None:
+    def restore(self, found: Ids, weights: Mapping[str, Tensor]) -> None:
         """Go back to a :meth:`state`, also to one that another process has left."""
-        self.found, self.sureness = found, sureness
+        self.found = found
         self.views.load(weights)
 
     def unlinked(self, among: Ids) -> Unlinked:
         """Those of some entities that no known link has taken, and those of validation links."""
         return Unlinked.of(self.context.known.n_left, self.links, self.valid, among)
 
-    def marks(self) -> Tensor | None:
-        """The sureness that vectors hold in coordinates of their own; None if they do not."""
-        asked = self.context.config.self_training.counterpart_weight
-        return self.sureness if asked and len(self.found) else None
-
-    def vectors(self, when: str, marked: bool = True) -> Tensor:
-        """Every entity's vector over the ``known`` graph or the one there is ``now``.
-
-        Args:
-            marked: with the coordinates about counterparts, if the settings ask for them.
-        """
-        sureness = self.marks() if marked else None
-        vectors = self.views.encode(self.structures[when], self._all_links(), sureness)
+    def vectors(self, when: str) -> Tensor:
+        """Every entity's vector over the ``known`` graph or the one there is ``now``."""
+        vectors = self.views.encode(self.structures[when], self._all_links())
         if not vectors.isfinite().all():
             raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
         return vectors
@@ -280,7 +251,6 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         rounds,
         chosen,
         final.found,
-        final.marks(),
         confidence,
     )
 

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
-Row = dict[str, Any]
+from decentrl.training.loop import Row
+
 Draw = Callable[[int, str], Any]
 """Shows how many epochs are done, and a note."""
 

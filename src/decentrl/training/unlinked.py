@@ -75,30 +75,27 @@ def worth_keeping(now: Ranks, best: Ranks) -> bool:
 
 def found_links(
     vectors: Tensor, unlinked: Unlinked, mass: float, config: MatchingConfig, seed: int = 0
-) -> tuple[Ids, Tensor]:
+) -> Ids:
     """Predict links: pairs that are each other's best under Sinkhorn with at least ``mass``.
 
     Ties go to the first in an order shuffled by ``seed``: ids may be in the same order on both
     sides, and the lowest would then be right for a reason outside the model.
 
     Returns:
-        links int64[n, 2], sorted, and the mass of every entity's best pair, mutual or not,
-        float[n_entities]; 0 for entities that are not unlinked.
+        links int64[n, 2], sorted.
     """
     rng = np.random.default_rng(seed)
     unlinked = Unlinked(rng.permutation(unlinked.left), rng.permutation(unlinked.right))
-    masses = vectors.new_zeros(len(vectors))
     if not len(unlinked.left) or not len(unlinked.right):
-        return np.empty((0, 2), np.int64), masses
+        return np.empty((0, 2), np.int64)
     scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
     pairs = top_pairs(scores, 1)
     columns = mutual_nearest(pairs)
-    for side, seen in ((unlinked.left, pairs), (unlinked.right, pairs.T)):
-        masses[_on(side, vectors)] = (seen.best(1)[0][:, 0] / config.temperature).exp()
-    sure = (columns >= 0) & (masses[_on(unlinked.left, vectors)] >= mass)
-    left = unlinked.left[sure.nonzero()[:, 0].cpu().numpy()]
-    links = np.stack((left, unlinked.right[columns[sure].cpu().numpy()]), axis=1)
-    return links[links[:, 0].argsort()], masses.clamp(max=1)
+    masses = (pairs.best(1)[0][:, 0] / config.temperature).exp()
+    enough = (columns >= 0) & (masses >= mass)
+    left = unlinked.left[enough.nonzero()[:, 0].cpu().numpy()]
+    links = np.stack((left, unlinked.right[columns[enough].cpu().numpy()]), axis=1)
+    return links[links[:, 0].argsort()]
 
 
 def learn_confidence(

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
-from decentrl.nn.counterparts import WIDTH as COUNTERPART
-from decentrl.nn.counterparts import mark_counterparts
 from decentrl.views.base import Attention, Rows, View
 from decentrl.views.part import Part
 from decentrl.views.propagation import SeedView
@@ -44,10 +41,7 @@ class FusedViews:
         encoder: the trained view; None where seed propagation is all there is.
         seeds: the view by seed propagation; also where it has no weight, for its features.
         parts: the views that vectors are made of, and their weights, which sum to 1.
-        marked: whether vectors of newcomers end with coordinates about counterparts.
     """
-
-    marked = False
 
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
         self.config = config
@@ -62,7 +56,7 @@ class FusedViews:
 
     @property
     def dim(self) -> int:
-        """Width of a vector, without the coordinates about counterparts."""
+        """Width of a vector."""
         return sum(view.dim for view, _ in self.parts)
 
     @property
@@ -70,18 +64,9 @@ class FusedViews:
         """Width of each memory of all views by its name."""
         return {name: width for view, _ in self.parts for name, width in view.memories.items()}
 
-    def encode(
-        self, structures: Structures, links: Tensor, sureness: Tensor | None = None
-    ) -> Tensor:
-        """Vectors of all entities of a graph, [n, dim].
-
-        Args:
-            sureness: how sure each entity is of having a counterpart, [n]; vectors then end with
-                two coordinates made of it.
-        """
-        more = 0 if sureness is None else COUNTERPART
-        size = structures.graph.n_entities, self.dim + more
-        vectors = torch.empty(size, device=structures.device)
+    def encode(self, structures: Structures, links: Tensor) -> Tensor:
+        """Vectors of all entities of a graph, [n, dim]."""
+        vectors = torch.empty(structures.graph.n_entities, self.dim, device=structures.device)
         start = 0
         for view, weight in self.parts:
             place = vectors[:, start : start + view.dim]
@@ -89,12 +74,7 @@ class FusedViews:
             if weight != 1:
                 place.mul_(weight**0.5)
             start += view.dim
-        if sureness is not None:
-            self._mark(vectors, sureness.to(vectors))
         return vectors
-
-    def _mark(self, vectors: Tensor, sureness: Tensor) -> None:
-        mark_counterparts(vectors, sureness, self.config.self_training.counterpart_weight)
 
     def memory(self, structures: Structures, links: Tensor) -> Rows:
         """What newcomers will read of all entities; no vectors."""
@@ -113,12 +93,8 @@ class FusedViews:
             rows.vectors if weight == 1 else rows.vectors * weight**0.5
             for rows, (_, weight) in zip(made, self.parts, strict=True)
         ]
-        vectors = torch.cat(scaled, 1)
-        if self.marked:  # a newcomer has no counterpart yet
-            vectors = F.pad(vectors, (0, COUNTERPART))
-            self._mark(vectors, vectors.new_zeros(len(vectors)))
         memory = {name: rows for one in made for name, rows in one.memory.items()}
-        return Rows(vectors, memory)
+        return Rows(torch.cat(scaled, 1), memory)
 
     def attentions(self, part: Part) -> list[Attention]:
         """Which neighbours new vectors are made of, each view with its weight."""
