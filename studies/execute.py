@@ -251,7 +251,7 @@ def room_for(device: str, quick: bool) -> int:
     """How many runs at once: as many as fit on the card, a core each for small ones, else one."""
     import torch
 
-    from decentrl.nn.device import pick_device
+    from decentrl.nn.running import pick_device
 
     cores = os.cpu_count() or 1
     if pick_device(device).type == "cuda":

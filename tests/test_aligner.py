@@ -23,7 +23,7 @@ from decentrl.errors import (
     UnknownLabelError,
 )
 from decentrl.matching.matches import answer, best_pairs
-from decentrl.nn.device import pick_device
+from decentrl.nn.running import pick_device
 
 QUICK = ("model.dim=8", "training.epochs=3", "training.validate_every=1", "training.batch=7")
 

@@ -181,7 +181,9 @@ class Reference:
         triples = np.array(sorted(self.now), np.int64)
         self.model = copy.deepcopy(predictor.learned.model).double().eval()
         with torch.no_grad():
-            self.vectors = self.model.embed(view_of(self.model, triples, task, predictor.device))
+            self.vectors = self.model.rows(
+                view_of(self.model, triples, task, predictor.device)
+            ).vectors
         assert self.vectors.dtype == torch.float64
         self.seen = {x for h, _, t in self.train for x in (h, t)}
         self.present = {x for h, _, t in self.now for x in (h, t)}

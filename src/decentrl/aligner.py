@@ -38,7 +38,7 @@ from decentrl.matching.matches import (
 from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
-from decentrl.nn.device import cuda_devices
+from decentrl.nn.running import cuda_devices
 from decentrl.training.fitting import TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import Row
 from decentrl.training.progress import progress_bar

@@ -25,7 +25,7 @@ from decentrl.evaluation.groups import answer_metrics, frequency_scores, metrics
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
-from decentrl.nn.device import cuda_devices
+from decentrl.nn.running import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
 from decentrl.scorers.model import PredictionModel
 from decentrl.training.loop import Row, train

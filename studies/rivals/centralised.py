@@ -14,8 +14,8 @@ from decentrl.config import Config
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.nn.aggregate import gather
-from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
+from decentrl.nn.running import eval_mode
 from decentrl.views.base import LinkObjective, Rows, TrainingData, View
 from studies.rivals.centralised_view import CentralisedView
 

@@ -13,7 +13,7 @@ from decentrl.config import PredictionConfig
 from decentrl.errors import ConfigError
 from decentrl.nn.aggregate import gather, weighted_sum
 from decentrl.nn.decoders import Decoder
-from decentrl.nn.dropout import ByteDropout
+from decentrl.nn.running import ByteDropout
 from decentrl.scorers.registry import register_prediction_encoder
 from studies.rivals.baseline_view import BaselineView
 from studies.rivals.layered import LayeredEncoder, SeenBatchNorm, glorot

@@ -268,7 +268,7 @@ def test_a_setting_that_does_not_apply_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wrong = wrong_settings()
-    assert len(wrong) > 100
+    assert len(wrong) > 60
     for command, choice, override, section in wrong:
         words = [word for setting in (*choice, override) for word in ("--set", setting)]
         assert run_cli([command, "--dataset", "world", "-o", "nowhere", *words]) == 2, words

@@ -69,17 +69,20 @@ def test_neither_order_nor_repetition_of_triples_matters(triples: Triples, rando
 
 @given(triple_lists)
 @settings(deadline=None)
-def test_a_question_is_found_where_it_lies_and_an_unknown_one_nowhere(triples: Triples) -> None:
+def test_a_question_has_its_answers_and_an_unknown_one_none(triples: Triples) -> None:
     queries = Queries.of(ids(triples), R)
     entities, relations = (part.ravel() for part in np.mgrid[:N, : 2 * R])
-    own = list(brute(triples))
+    own = brute(triples)
     expected = [
-        own.index(question) if question in own else -1
-        for question in zip(entities.tolist(), relations.tolist(), strict=True)
+        (place, answer)
+        for place, question in enumerate(zip(entities.tolist(), relations.tolist(), strict=True))
+        for answer in own.get(question, [])
     ]
-    assert queries.find(entities, relations).tolist() == expected
-    itself = queries.find(queries.entities, queries.relations)
-    assert itself.tolist() == list(range(len(queries)))
+    rows, answers = queries.held(entities, relations)
+    assert list(zip(rows.tolist(), answers.tolist(), strict=True)) == expected
+    rows, answers = queries.held(queries.entities, queries.relations)
+    assert rows.tolist() == np.repeat(np.arange(len(queries)), queries.sizes).tolist()
+    assert answers.tolist() == queries.answers.tolist()
 
 
 @given(triple_lists, st.lists(st.integers(0, 1000), max_size=8))
@@ -110,7 +113,8 @@ def test_the_places_of_all_questions_are_all_places(triples: Triples) -> None:
 def test_without_triples_there_is_nothing_to_ask() -> None:
     queries = Queries.of(np.empty((0, 3), np.int64), R)
     assert (len(queries), queries.indptr.tolist(), queries.answers.tolist()) == (0, [0], [])
-    assert queries.find(np.array([0, 4]), np.array([1, 5])).tolist() == [-1, -1]
+    rows, answers = queries.held(np.array([0, 4]), np.array([1, 5]))
+    assert (rows.tolist(), answers.tolist()) == ([], [])
     rows, index = queries.places(np.empty(0, np.int64))
     assert (rows.tolist(), index.tolist()) == ([], [])
 

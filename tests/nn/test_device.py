@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decentrl.errors import ConfigError
-from decentrl.nn.device import cuda_devices, pick_device
+from decentrl.nn.running import cuda_devices, pick_device
 
 
 def with_cuda(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decentrl.nn.dropout import ByteDropout
+from decentrl.nn.running import ByteDropout
 
 MANY = 200_000
 shares = pytest.mark.parametrize("share", [1 / 256, 0.25, 0.3, 0.5, 0.9, 255 / 256])

@@ -79,7 +79,7 @@ def test_a_vector_is_what_neighbours_say_and_what_is_its_own(
     settings = (f"model.encoder={encoder}", f"model.own={own}", f"model.output={output}")
     model = make(*settings, "decoder.normalise=false").eval()
     view = view_of(model)
-    g, x = model.encode(view), model.embed(view)
+    g, x = model.encode(view), model.rows(view).vectors
     if not model.made or own != "off":
         assert model.own is not None
         e = model.own.detach().clone()
@@ -91,7 +91,7 @@ def test_a_vector_is_what_neighbours_say_and_what_is_its_own(
         expected = g if own == "off" else g + e if own == "add" else torch.cat((g, e), 1)
     torch.testing.assert_close(x, expected.detach())
     assert not x.requires_grad
-    torch.testing.assert_close(make(*settings).embed(view), normed(x))
+    torch.testing.assert_close(make(*settings).rows(view).vectors, normed(x))
 
 
 @owns
@@ -108,8 +108,8 @@ def test_an_entity_without_a_training_triple_brings_nothing_of_its_own(
         if changed.own is not None:
             changed.own[UNSEEN] = 100 * randn(len(UNSEEN), changed.own.shape[1])
     for triples in (KNOWN, None):
-        found = model.embed(view_of(model, triples))
-        assert torch.equal(changed.embed(view_of(changed, triples)), found)
+        found = model.rows(view_of(model, triples)).vectors
+        assert torch.equal(changed.rows(view_of(changed, triples)).vectors, found)
     assert found[NEW].any(1).tolist() == [encoder != "none"] * 2
     # Nobody learns from it either.
     x = model.vectors(view_of(model), model.encode(view_of(model)))
@@ -130,7 +130,7 @@ def test_an_own_embedding_enters_its_own_vector_and_no_other(encoder: str, own: 
         assert changed.own is not None
         with torch.no_grad():
             changed.own[i] += 1
-        moved = (changed.embed(view) != model.embed(view)).any(1)
+        moved = (changed.rows(view).vectors != model.rows(view).vectors).any(1)
         assert moved.tolist() == [j == i and i not in UNSEEN for j in range(N)]
 
 
@@ -144,7 +144,7 @@ def test_one_layer_of_neighbours_knows_nothing_of_the_entity_itself(output: str)
         changed = make(*settings)
         with torch.no_grad():
             changed.encoder.embeddings[i] = 100 * randn(D, seed=5)
-        found, before = changed.embed(view), model.embed(view)
+        found, before = changed.rows(view).vectors, model.rows(view).vectors
         assert torch.equal(found[i], before[i])
         assert torch.equal(found, before) == (i in UNSEEN)  # others do notice whom they know
 
@@ -158,14 +158,14 @@ def test_the_first_layer_of_relations_knows_nothing_of_the_entity_itself() -> No
         changed = make(*settings)
         with torch.no_grad():
             changed.encoder.embeddings[i] = torch.nan
-        assert torch.equal(changed.embed(view)[i, :D], model.embed(view)[i, :D])
+        assert torch.equal(changed.rows(view).vectors[i, :D], model.rows(view).vectors[i, :D])
 
 
 @made_by_neighbours
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_entities_with_the_same_neighbours_get_the_same_vector(encoder: str, layers: int) -> None:
     settings = (f"model.encoder={encoder}", f"model.layers={layers}")
-    x = make(*settings).embed(view_of(make(*settings)))
+    x = make(*settings).rows(view_of(make(*settings))).vectors
     torch.testing.assert_close(x[0], x[6], rtol=0, atol=1e-14)
     assert not any(torch.allclose(x[0], x[j]) for j in range(N) if j not in (0, 6))
 
@@ -174,9 +174,9 @@ def test_entities_with_the_same_neighbours_get_the_same_vector(encoder: str, lay
     ("encoder", "own"),
     [*itertools.product(("dan", "reflection"), ("add", "concatenate")), ("none", "off")],
 )
-def test_their_own_embeddings_tell_them_apart(encoder: str, own: str) -> None:
+def test_their_ownnothing_tell_them_apart(encoder: str, own: str) -> None:
     model = make(f"model.encoder={encoder}", f"model.own={own}")
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     assert not torch.allclose(x[0], x[6])
 
 
@@ -198,7 +198,7 @@ def test_the_number_of_layers_reaches_the_encoder(encoder: str) -> None:
         make(f"model.encoder={encoder}"),
         make(f"model.encoder={encoder}", "model.layers=1"),
     )
-    found, before = other.embed(view_of(other)), model.embed(view_of(model))
+    found, before = other.rows(view_of(other)).vectors, model.rows(view_of(model)).vectors
     assert found.shape != before.shape or not torch.allclose(found, before)
 
 
@@ -209,10 +209,10 @@ def test_the_number_of_layers_reaches_the_encoder(encoder: str) -> None:
 def test_vectors_have_length_one_if_asked_for(encoder: str, own: str) -> None:
     settings = (f"model.encoder={encoder}", f"model.own={own}")
     model, free = make(*settings), make(*settings, "decoder.normalise=false")
-    lengths = model.embed(view_of(model)).norm(dim=1)
+    lengths = model.rows(view_of(model)).vectors.norm(dim=1)
     known = [i != NOBODY and (encoder != "none" or i not in UNSEEN) for i in range(N)]
     torch.testing.assert_close(lengths, torch.tensor(known, dtype=torch.float64))
-    assert (free.embed(view_of(free)).norm(dim=1) - lengths).abs()[:6].min() > 1e-3
+    assert (free.rows(view_of(free)).vectors.norm(dim=1) - lengths).abs()[:6].min() > 1e-3
 
 
 widths = [
@@ -233,7 +233,7 @@ def test_a_decoder_reads_as_much_as_an_encoder_makes(
     encoder: str, own: str, width: int, output: str
 ) -> None:
     model = make(f"model.encoder={encoder}", f"model.own={own}", f"model.output={output}")
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     assert x.shape == model.answers(x).shape == (N, width)
     assert model.score_all(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
 
@@ -248,7 +248,7 @@ def test_a_decoder_may_have_a_width_of_its_own(
         f"model.encoder={encoder}", f"model.own={own}", f"model.output={output}",
         f"decoder.dim={dim}",
     )  # fmt: skip
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     assert x.shape == model.answers(x).shape == (N, dim)
     assert model.score_all(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
 
@@ -263,7 +263,7 @@ def test_a_width_of_its_own_is_a_linear_map_of_what_neighbours_say() -> None:
     assert not model.project.weight.any()  # at first nothing drowns what is its own
     torch.nn.init.normal_(model.project.weight)
     e = model.own * view.seen[:, None]
-    torch.testing.assert_close(model.embed(view), (g @ model.project.weight.T + e).detach())
+    torch.testing.assert_close(model.rows(view).vectors, (g @ model.project.weight.T + e).detach())
 
 
 # Scores.
@@ -279,7 +279,7 @@ def test_scores_are_the_decoders_up_to_scale_and_a_constant(
         f"decoder.name={name}", f"decoder.normalise={normalise}", f"model.output={output}",
         "model.own=add", "decoder.dropout=0.5", "model.dropout=0.5",
     ).train()  # fmt: skip
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     entities, relations = torch.tensor([0, 3, 7, 3]), torch.tensor([0, 4, 2, 4])
     found = model.score_all(x, entities, relations)
     assert {module.training for module in model.modules()} == {True}
@@ -297,7 +297,7 @@ def test_scores_are_the_decoders_up_to_scale_and_a_constant(
 
 def test_answers_are_compared_by_the_vectors_that_ask_or_by_a_table() -> None:
     tied, apart = make(), make("model.output=table")
-    x = tied.embed(view_of(tied))
+    x = tied.rows(view_of(tied)).vectors
     assert tied.answers(x) is x
     assert tied.table is None
     assert apart.answers(x) is apart.table
@@ -308,7 +308,7 @@ def test_answers_are_compared_by_the_vectors_that_ask_or_by_a_table() -> None:
         apart.table[4] += 1
     assert (apart.score_all(x, *ids) != before).tolist() == [[j == 4 for j in range(N)]]
     assert torch.equal(
-        apart.embed(view_of(apart)), make("model.output=table").embed(view_of(apart))
+        apart.rows(view_of(apart)).vectors, make("model.output=table").rows(view_of(apart)).vectors
     )
 
 
@@ -318,7 +318,7 @@ def test_the_scale_is_learned_where_lengths_are_fixed(normalise: bool) -> None:
     assert model.log_scale.requires_grad == normalise
     assert model.log_scale.exp().item() == pytest.approx(SCALE if normalise else 1)
     asked = torch.tensor([0, 1]), torch.tensor([0, 5])
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     torch.testing.assert_close(
         model.questions(x, *asked),
         model.decoder.query(x[asked[0]], asked[1]) * model.log_scale.exp(),
@@ -345,7 +345,7 @@ def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> 
         "decoder.normalise=false", "model.own=add",
     ).train()  # fmt: skip
     view = view_of(model)
-    plain = model.embed(view)
+    plain = model.rows(view).vectors
     thinned = torch.stack([model.vectors(view, model.encode(view)) for _ in range(20)])[:, :6]
     assert 0.4 < (thinned == 0).double().mean() < 0.6
     torch.testing.assert_close(
@@ -360,12 +360,12 @@ def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> 
 @pytest.mark.parametrize("training", [True, False])
 def test_embedding_leaves_the_training_flag_as_it_was(encoder: str, training: bool) -> None:
     model = make(f"model.encoder={encoder}").train(training)
-    x = model.embed(view_of(model))
+    x = model.rows(view_of(model)).vectors
     model.score_all(x, torch.tensor([0]), torch.tensor([0]))
     assert {module.training for module in model.modules()} == {training}
     broken: Any = None
     with pytest.raises(AttributeError):
-        model.embed(broken)
+        model.rows(broken)
     with pytest.raises(AttributeError):
         model.score_all(broken, torch.tensor([0]), torch.tensor([0]))
     assert {module.training for module in model.modules()} == {training}
@@ -383,7 +383,7 @@ def test_embedding_leaves_the_training_flag_as_it_was(encoder: str, training: bo
     ],
 )
 @made_by_neighbours
-def test_input_embeddings_teach_where_that_has_a_weight(
+def test_inputnothing_teach_where_that_has_a_weight(
     encoder: str, setting: str, expected: bool
 ) -> None:
     model = make(f"model.encoder={encoder}", setting)

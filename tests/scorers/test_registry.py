@@ -25,7 +25,7 @@ from decentrl.predictor import Predictor
 from decentrl.scorers import registry
 from decentrl.scorers.encoder import Encoded, PredictionEncoder
 from decentrl.scorers.model import PredictionModel
-from decentrl.scorers.registry import make_encoder, register_prediction_encoder
+from decentrl.scorers.registry import encoder_type, register_prediction_encoder
 from decentrl.views.base import INPUTS, STATES, Attention
 from decentrl.views.part import Part
 
@@ -180,7 +180,7 @@ def test_every_name_of_ours_has_its_encoder() -> None:
         config = PredictionConfig.from_preset(
             "paper", (f"model.encoder={name}", "decoder.name=distmult", "model.dim=4")
         )
-        encoder = make_encoder(config, 5, 2)
+        encoder = encoder_type(config.model.encoder)(config, 5, 2)
         assert encoder.embeddings.shape == (5, 4 if config.made else 0)
         state = encoder.state_dict()
         assert set(encoder.entity_tables) <= set(state)

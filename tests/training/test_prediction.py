@@ -504,7 +504,7 @@ def test_validation_is_filtered_and_tie_aware_with_mrr_first(encoder: str, outpu
     assert found is not None
     assert list(found) == ["mrr", "hits@1", "hits@10"]
 
-    x = made.model.embed(made.view)
+    x = made.model.rows(made.view).vectors
     true = {tuple(row) for row in np.concatenate((TRIPLES, VALID)).tolist()}
     true |= {(t, r + R, h) for h, r, t in true}
     asked = [(h, r, t) for h, r, t in VALID.tolist()]

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from importlib.resources import files
 from itertools import chain, product
 from math import isfinite
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from decentrl.config.earlier import upgraded
@@ -242,25 +241,20 @@ def _names_of(kind: type | None) -> set[str]:
     return {f.name for f in fields(kind)} if is_dataclass(kind) else set()
 
 
-def _presets(folder: str) -> Any:
-    place = files("decentrl") / "config" / "presets"
-    return place / folder if folder else place
-
-
 MORE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {"": {}, "prediction": {}}
 """Presets of encoders that were registered from outside, by folder and name."""
 
 
-def _own_presets(folder: str) -> set[str]:
-    """The presets of a job that are files of the package."""
-    paths = (Path(path.name) for path in _presets(folder).iterdir())
-    return {path.stem for path in paths if path.suffix == ".toml"}
+def _own_presets(folder: str) -> dict[str, Any]:
+    """The files of the package with presets of a job, by the preset's name."""
+    paths = files("decentrl").joinpath("config", "presets", folder).iterdir()
+    return {path.name[:-5]: path for path in paths if path.name.endswith(".toml")}
 
 
 def preset_names(folder: str = "") -> list[str]:
     """The presets of a job, sorted."""
     load_plugins()
-    return sorted(_own_presets(folder) | {*MORE_PRESETS[folder]})
+    return sorted({*_own_presets(folder), *MORE_PRESETS[folder]})
 
 
 def read_preset(name: str, folder: str = "") -> dict[str, Any]:
@@ -272,7 +266,7 @@ def read_preset(name: str, folder: str = "") -> dict[str, Any]:
     if name not in own:
         there = ", ".join(preset_names(folder))
         raise ConfigError(f"no preset {name!r}; there are: {there}; {REMEDY}")
-    return tomllib.loads((_presets(folder) / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads(own[name].read_text("utf-8"))
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -38,7 +38,6 @@ def rank_answers(
     """
     better = torch.empty(len(queries.answers), dtype=torch.int64)
     tied = torch.empty_like(better)
-    places = known.find(queries.entities, queries.relations)
     size = max(1, CELLS // max(1, n_entities))
     for start in range(0, len(queries), size):
         chosen = np.arange(start, min(start + size, len(queries)))
@@ -54,9 +53,7 @@ def rank_answers(
         high, low = right + slack[at], right - slack[at]
 
         # A known answer is behind all others; each ties with itself by its score of before.
-        asked = np.flatnonzero(places[chosen] >= 0)
-        rows, found = known.places(places[chosen][asked])
-        hidden = asked[rows], known.answers[found]
+        hidden = known.held(queries.entities[chosen], queries.relations[chosen])
         block[tuple(torch.from_numpy(x).to(device) for x in hidden)] = -torch.inf
         above, level = count_above(block, at, high, low)
         level += right > block[at, answers]

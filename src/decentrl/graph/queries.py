@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -58,16 +59,13 @@ class Queries:
 
     def held(self, entities: Ids, relations: Ids) -> tuple[Ids, Ids]:
         """Of every answer of some questions the question's place in these, and the answer."""
-        places = self.find(entities, relations)
-        has = np.flatnonzero(places >= 0)
+        wanted = entities * (2 * self.n_relations) + relations
+        places = np.searchsorted(self._codes, wanted)
+        has = np.flatnonzero(places < np.searchsorted(self._codes, wanted, "right"))
         rows, index = self.places(places[has])
         return has[rows], self.answers[index]
 
-    def find(self, entities: Ids, relations: Ids) -> Ids:
-        """The places of questions, int64[k]; -1 where nothing is known of one."""
-        own = self.entities * (2 * self.n_relations) + self.relations
-        wanted = entities * (2 * self.n_relations) + relations
-        if not len(own):
-            return np.full(len(wanted), -1)
-        found = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
-        return np.where(own[found] == wanted, found, -1)
+    @cached_property
+    def _codes(self) -> Ids:
+        """A number for each question, increasing: int64[n]."""
+        return self.entities * (2 * self.n_relations) + self.relations

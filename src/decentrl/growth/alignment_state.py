@@ -21,7 +21,7 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
-from decentrl.nn.device import cuda_devices
+from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
 from decentrl.views.base import INPUTS

@@ -15,7 +15,7 @@ from decentrl.config import Settings, must_grow
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned
-from decentrl.nn.device import pick_device
+from decentrl.nn.running import pick_device
 from decentrl.storage.additions import FILE as STORE_FILE
 from decentrl.storage.additions import Addition, Store
 from decentrl.storage.bundle import (

@@ -21,7 +21,7 @@ from decentrl.graph.view import relations_of
 from decentrl.growth.growing_graph import Growing, Trained, whole
 from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.device import cuda_devices
+from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
 from decentrl.storage.card import model_card, quality_of
 from decentrl.storage.kinds import AnyTask

@@ -21,7 +21,7 @@ from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import SIDE, Learned, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.device import cuda_devices
+from decentrl.nn.running import cuda_devices
 from decentrl.scorers.completion import Completion
 from decentrl.scorers.model import PredictionModel
 from decentrl.storage.bundle import Bundle
@@ -56,7 +56,7 @@ class PredictionState(Learned):
         then, valid = replace(splits, later=splits.later[:0]), splits.known_valid
         if not len(valid):
             return None
-        vectors = self.model.embed(view_of(self.model, then.now, self.task, self.device))
+        vectors = self.model.rows(view_of(self.model, then.now, self.task, self.device)).vectors
         return Completion(self.model, vectors, then).calibrated(then.queries(valid), then.known)
 
     @classmethod

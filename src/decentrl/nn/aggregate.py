@@ -30,8 +30,10 @@ def _csr(indptr: Tensor, columns: Tensor, weights: Tensor, n_columns: int) -> Te
     return torch.sparse_csr_tensor(*parts, shape, check_invariants=False)
 
 
-def _sparse_product(indptr: Tensor, columns: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-    """out[i] = Σ over edges e of row i of weights[e] · values[columns[e]]."""
+def _sparse_product(graph: Adjacency, weights: Tensor, values: Tensor, t: bool = False) -> Tensor:
+    """out[i] = Σ over edges e of row i of weights[e] · values[columns[e]]; ``t``: transposed."""
+    indptr, columns = (graph.t_indptr, graph.t_rows) if t else (graph.indptr, graph.columns)
+    weights = weights[graph.t_order] if t else weights
     if values.device.type == "cuda":
         product: Tensor = _csr(indptr, columns, weights, len(values)) @ values
         return product
@@ -60,7 +62,7 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, weights: Tensor, values: Tensor, graph: Adjacency) -> Tensor:
         ctx.save_for_backward(weights, values)
         ctx.graph = graph
-        return _sparse_product(graph.indptr, graph.columns, weights, values)
+        return _sparse_product(graph, weights, values)
 
     @staticmethod
     @once_differentiable
@@ -72,8 +74,7 @@ class _WeightedSum(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             for_weights = _edge_dots(graph, gradient, values)
         if ctx.needs_input_grad[1]:
-            t_weights = weights[graph.t_order]
-            for_values = _sparse_product(graph.t_indptr, graph.t_rows, t_weights, gradient)
+            for_values = _sparse_product(graph, weights, gradient, t=True)
         return for_weights, for_values, None
 
 
@@ -92,10 +93,9 @@ class _EdgeDots(torch.autograd.Function):
         graph: Adjacency = ctx.graph
         for_left = for_right = None
         if ctx.needs_input_grad[0]:
-            for_left = _sparse_product(graph.indptr, graph.columns, gradient, right)
+            for_left = _sparse_product(graph, gradient, right)
         if ctx.needs_input_grad[1]:
-            t_gradient = gradient[graph.t_order]
-            for_right = _sparse_product(graph.t_indptr, graph.t_rows, t_gradient, left)
+            for_right = _sparse_product(graph, gradient, left, t=True)
         if ctx.same and for_left is not None and for_right is not None:
             return for_left.add_(for_right), None, None
         return for_left, for_right, None

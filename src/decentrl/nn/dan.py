@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import RowNorm, pool, segment_softmax, weighted_sum
-from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.running import FrozenStates
 
 Combination = Literal["add", "multiply", "off"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from decentrl.config.alignment import Propagation
 from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import pool, weighted_sum
-from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.running import FrozenStates
 
 
 class SeedPropagation:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from decentrl.graph.relational import RelationalEdges, RelationalView
 from decentrl.nn.aggregate import edge_dots, gather, pool, segment_softmax, weighted_sum
-from decentrl.nn.dropout import ByteDropout
-from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.running import ByteDropout, FrozenStates
 
 
 class ReflectionLayer(nn.Module):

@@ -41,13 +41,9 @@ class DANEncoder(PredictionEncoder):
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
     ) -> GraphView:
-        return GraphView.build(
-            [triples],
-            n_entities,
-            n_relations,
-            layers=self.layers,
-            **seen_in(trained_on, n_entities, n_relations),
-        ).to(device)
+        seen = seen_in(trained_on, n_entities, n_relations)
+        view = GraphView.build([triples], n_entities, n_relations, layers=self.layers, **seen)
+        return view.to(device)
 
     def edges(self, view: GraphView) -> list[Adjacency]:
         return [view.first]

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.nn.decoders import Decoder
-from decentrl.views.base import Attention, layer_attentions
+from decentrl.views.base import Attention, Encoder, layer_attentions
 from decentrl.views.part import Part
 
 Encoded = tuple[Tensor, list[Tensor]]
 """g of every entity, [n, width], and the states of the encoder's stages, [n, …] each."""
 
 
-class PredictionEncoder(nn.Module, ABC):
+class PredictionEncoder(Encoder):
     """Makes a vector g of every entity from the graph; a decoder scores triples of them.
 
-    A subclass has the constructor arguments ``(config, n_entities, n_relations)``; its parameters
-    are what training learns and what a bundle keeps. The width of g is ``config.model.made()``.
-    The model, its training, growth and explanation know an encoder by these methods alone.
+    The width of g is ``config.model.made()``. :meth:`newcomers` makes what :meth:`forward` does;
+    the memories are ``STATES`` and ``INPUTS``, or nothing.
 
     Attributes:
         stored_as: what the names of its weights begin with in a bundle.
-        entity_tables: names of its parameters with a row for each entity.
-        memories: what newcomers read of other entities, the width of each by its name:
-            ``STATES`` and ``INPUTS``, or nothing.
-        reach: how many steps through new entities the effect of a new triple goes.
     """
 
     stored_as: ClassVar[str] = "encoder."
-    entity_tables: ClassVar[tuple[str, ...]] = ()
-    memories: dict[str, int]
-    reach: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,17 +67,9 @@ class PredictionEncoder(nn.Module, ABC):
     def attach(self, decoder: Decoder) -> None:
         """Join the decoder, once it is made; for encoders that share its relations."""
 
-    def newcomers(self, part: Part) -> Encoded:
-        """:meth:`forward` of a part, in which entities that are not new stay as they are."""
-        raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
-
     def attentions(self, part: Part) -> list[Attention]:
         """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
 
         By default the weights in its attention layers of :mod:`decentrl.nn`, if it has any.
         """
         return layer_attentions(self, part)
-
-    def students(self, states: Tensor) -> Tensor:
-        """What the self-distillation head reads, g, from an entity's states, [k, …]."""
-        return states

@@ -14,9 +14,10 @@ from decentrl.nn.aggregate import gather
 from decentrl.nn.all_answers import take_root
 from decentrl.nn.decoders import make_decoder
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import ByteDropout, eval_mode
-from decentrl.scorers.registry import make_encoder
-from decentrl.views.base import INPUTS, STATES, Attention, Rows
+from decentrl.nn.running import ByteDropout, eval_mode
+from decentrl.scorers.encoder import PredictionEncoder
+from decentrl.scorers.registry import encoder_type
+from decentrl.views.base import INPUTS, STATES, Attention, Rows, load_weights
 from decentrl.views.part import Part
 
 SCALE = 20.0
@@ -38,7 +39,9 @@ class PredictionModel(nn.Module):
         self.config = config
         self.distillation = self.project = self.own = self.table = None
         self.made, width = config.made, config.width
-        self.encoder = make_encoder(config, n_entities, n_relations)
+        self.encoder: PredictionEncoder = encoder_type(model.encoder)(
+            config, n_entities, n_relations
+        )
         if self.made and distillation.variant != "none" and distillation.weight:
             self.distillation = SelfDistillation(self.made, model.dim, distillation.variant)
         self.beside = bool(self.made) and model.own == "concatenate"
@@ -63,17 +66,12 @@ class PredictionModel(nn.Module):
         self.log_scale.requires_grad_(config.decoder.normalise)
         self.register_state_dict_post_hook(_store_encoder)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_find_encoder)  # type: ignore[no-untyped-call]
-
-    @property
-    def encoder_parts(self) -> list[nn.Module | None]:
-        """The parts that learn at ``training.encoder_rate``."""
-        return [self.encoder, self.project]
+        self.encoder_parts = [self.encoder, self.project]  # learn at training.encoder_rate
 
     def load_frozen(self, weights: Mapping[str, Tensor]) -> None:
         """Load all weights but the tables with a row for each entity, which newcomers lack."""
-        own, stored_as = self.state_dict(), self.encoder.stored_as
-        tables = {"own", "table", *(stored_as + name for name in self.encoder.entity_tables)}
-        self.load_state_dict({k: own[k] if k in tables else weights[k] for k in own})
+        tables = [self.encoder.stored_as + name for name in self.encoder.entity_tables]
+        load_weights(self, weights, ["own", "table", *tables])
 
     def encode(self, view: Any, kept: tuple[Tensor, ...] | None = None) -> Tensor:
         """g of every entity: [n_entities, made]."""
@@ -118,13 +116,9 @@ class PredictionModel(nn.Module):
         offset = self.decoder.constant(questions / scale)
         return None if offset is None else offset * scale
 
-    def embed(self, view: Any) -> Tensor:
-        """x of every entity with dropout off."""
-        return self.rows(view).vectors
-
     @torch.no_grad()
     def rows(self, view: Any) -> Rows:
-        """:meth:`embed`, and what newcomers will read of every entity."""
+        """x of every entity with dropout off, and what newcomers will read of it."""
         with eval_mode(self):
             inputs = self.encoder.embeddings.detach()
             g, states = self.encoder(view, inputs)

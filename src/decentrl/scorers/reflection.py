@@ -34,13 +34,8 @@ class ReflectionEncoder(PredictionEncoder):
     def read(
         self, triples: Ids, trained_on: Ids, n_entities: int, n_relations: int, device: torch.device
     ) -> RelationalView:
-        return RelationalView.build(
-            triples,
-            n_entities,
-            n_relations,
-            device=device,
-            **seen_in(trained_on, n_entities, n_relations),
-        )
+        seen = seen_in(trained_on, n_entities, n_relations)
+        return RelationalView.build(triples, n_entities, n_relations, device=device, **seen)
 
     def edges(self, view: RelationalView) -> list[Adjacency]:
         return [view.edges.nodes, view.first]

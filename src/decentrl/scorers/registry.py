@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from decentrl.config import Encoders, PredictionConfig
 from decentrl.scorers.encoder import PredictionEncoder
 
@@ -15,9 +18,4 @@ ENCODERS = Encoders[PredictionEncoder](
 )
 register_prediction_encoder = ENCODERS.register
 """Class decorator; the settings are a subclass of ``PredictionEncoderSettings``."""
-
-
-def make_encoder(config: PredictionConfig, n_entities: int, n_relations: int) -> PredictionEncoder:
-    """A new encoder with random parameters."""
-    kind = ENCODERS.find(config.model.encoder)
-    return kind(config, n_entities, n_relations)  # type: ignore[call-arg]
+encoder_type: Callable[[str], Any] = ENCODERS.find

@@ -202,7 +202,7 @@ class PredictionObjective:
         """MRR, Hits@1 and Hits@10 of held-out triples, both directions, filtered."""
         if not len(self.valid):
             return None
-        x = self.model.embed(self.view)
+        x = self.model.rows(self.view).vectors
         unseen = ~self.view.seen
 
         def score(entities: Tensor, relations: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.nn.dan import NeighbourAttention, RelationContext
-from decentrl.nn.dropout import eval_mode
 from decentrl.nn.reflection import ReflectionLayer
+from decentrl.nn.running import eval_mode
 from decentrl.views.part import Part
 
 STATES, INPUTS = "states", "inputs"
@@ -76,27 +76,44 @@ class Objective(Protocol):
     def loss(self, batch: Any, rng: np.random.Generator) -> Tensor: ...
 
 
-class View(nn.Module, ABC):
-    """A way to see the entities of two graphs.
+class Encoder(nn.Module, ABC):
+    """What encoders of both jobs have in common.
 
     A subclass has the constructor arguments ``(config, n_entities, n_relations)``; its parameters
     are what training learns and what a bundle keeps. Everything else (training, saving, growing,
-    explaining) knows a view by these methods alone.
+    explaining) knows it by the methods of :class:`View` or ``PredictionEncoder`` alone.
+
+    Attributes:
+        entity_tables: names of parameters with a row for each entity.
+        memories: what newcomers read of other entities, the width of each by its name.
+        reach: how many steps through new entities the effect of a new triple goes.
+    """
+
+    entity_tables: ClassVar[tuple[str, ...]] = ()
+    memories: dict[str, int]
+    reach: int
+
+    def newcomers(self, part: Part) -> Any:
+        """What it makes of a part, in which entities that are not new stay as they are."""
+        raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
+
+    def students(self, states: Tensor) -> Tensor:
+        """What the self-distillation head reads of an entity's states, [k, …]."""
+        return states
+
+
+class View(Encoder):
+    """A way to see the entities of two graphs; :meth:`newcomers` makes :class:`Rows`.
 
     Attributes:
         dim: width of its vectors.
         reads_links: whether what it reads of a graph depends on the links.
-        entity_tables: names of parameters with a row for each entity.
-        memories: width of each memory by its name, see :class:`Rows`.
-        reach: how many steps through new entities the effect of a new triple goes.
         reads_two_hops: whether an entity reads its neighbours' neighbours.
     """
 
     dim: int
     reads_links: ClassVar[bool] = False
     entity_tables: ClassVar[tuple[str, ...]] = ("entities",)
-    memories: dict[str, int]
-    reach: int
     reads_two_hops: bool = False
 
     @abstractmethod
@@ -116,10 +133,6 @@ class View(nn.Module, ABC):
             out: where to put the vectors, [n, dim].
         """
 
-    def newcomers(self, part: Part) -> Rows:
-        """Rows of all entities of a part, in which those that are not new stay as they are."""
-        raise NotImplementedError(f"{type(self).__name__} makes no newcomers")
-
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
 
@@ -130,27 +143,33 @@ class View(nn.Module, ABC):
         """
         return layer_attentions(self, part)
 
-    def students(self, states: Tensor) -> Tensor:
-        """What the self-distillation head reads of an entity's states, [k, …]."""
-        return states
+
+def load_weights(
+    model: nn.Module, weights: Mapping[str, Tensor], without: Collection[str] = ()
+) -> None:
+    """Load weights, all but those named; newcomers lack the tables with rows of entities."""
+    own = model.state_dict()
+    kept = {name: own[name] for name in without if name in own}
+    model.load_state_dict({k: v for k, v in weights.items() if k not in without} | kept)
 
 
 @torch.no_grad()
-def layer_attentions(encoder: View | Any, part: Part) -> list[Attention]:
+def layer_attentions(encoder: Encoder, part: Part) -> list[Attention]:
     """Weights in the attention layers that make newcomers; every layer has the same share."""
     found: list[Attention] = []
 
     def record(layer: Any, inputs: tuple[Any, ...], _: Any) -> None:
-        if isinstance(layer, ReflectionLayer):
-            edges, weights = inputs[2].nodes, layer.weights(*inputs)
-            columns = edges.columns
+        by_relation, reflects = (
+            isinstance(layer, RelationContext),
+            isinstance(layer, ReflectionLayer),
+        )
+        weights = (layer.attention if by_relation else layer).weights(*inputs)
+        edges = inputs[2].nodes if reflects else inputs[2]
+        columns, relations = edges.columns, torch.full_like(edges.rows, -1)
+        if reflects:
             relations = part.few_relations[1][inputs[2].relations.columns]
-        elif isinstance(layer, RelationContext):
-            edges, weights = inputs[2], layer.attention.weights(*inputs)
-            columns, relations = torch.full_like(edges.rows, -1), edges.columns
-        else:
-            edges, weights = inputs[2], layer.weights(*inputs)
-            columns, relations = edges.columns, torch.full_like(edges.rows, -1)
+        elif by_relation:
+            columns, relations = relations, columns
         found.append(Attention(edges.rows, columns, relations, weights))
 
     kinds = NeighbourAttention, RelationContext, ReflectionLayer

@@ -14,9 +14,8 @@ from decentrl.graph.view import GraphView
 from decentrl.nn.aggregate import gather
 from decentrl.nn.dan import DAN
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import eval_mode
-from decentrl.nn.frozen_states import FrozenStates
 from decentrl.nn.losses import contrastive_alignment_loss, join, joined_dots
+from decentrl.nn.running import FrozenStates, eval_mode
 from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
 

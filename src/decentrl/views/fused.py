@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
-from decentrl.views.base import Attention, Rows, View
+from decentrl.views.base import Attention, Rows, View, load_weights
 from decentrl.views.part import Part
 from decentrl.views.propagation import SeedView
 from decentrl.views.registry import make_view
@@ -110,10 +110,5 @@ class FusedViews:
         Args:
             with_entities: also tables with a row for each entity, which newcomers do without.
         """
-        if self.encoder is None:
-            return
-        own, tables = self.encoder.state_dict(), self.encoder.entity_tables
-        if not with_entities:
-            weights = {name: tensor for name, tensor in weights.items() if name not in tables}
-            weights |= {name: own[name] for name in tables if name in own}
-        self.encoder.load_state_dict(dict(weights))
+        if self.encoder is not None:
+            load_weights(self.encoder, weights, () if with_entities else self.encoder.entity_tables)

@@ -17,7 +17,7 @@ from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.hops import Growth
 from decentrl.graph.relational import PropagationView, RelationalView
 from decentrl.graph.view import GraphView
-from decentrl.nn.frozen_states import FrozenStates
+from decentrl.nn.running import FrozenStates
 
 Mask = NDArray[np.bool_]
 
@@ -82,14 +82,10 @@ class Part:
     def relational_view(self) -> RelationalView:
         """What a relational encoder reads of the part, with the relations that occur."""
         triples, directed = self.few_relations
-        n_relations = len(directed) // 2
+        used = directed[: len(directed) // 2].cpu().numpy()
+        seen, known = self.trained, self.seen_relations[used]
         return RelationalView.build(
-            triples,
-            len(self.hood.entities),
-            n_relations,
-            seen=self.trained,
-            seen_relations=self.seen_relations[directed[:n_relations].cpu().numpy()],
-            device=self.device,
+            triples, len(seen), len(used), seen=seen, seen_relations=known, device=self.device
         )
 
     def propagation_view(self) -> PropagationView:

@@ -15,10 +15,10 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.relational import RelationalView
 from decentrl.nn.distillation import SelfDistillation
-from decentrl.nn.dropout import eval_mode
 from decentrl.nn.losses import hard_sample_loss
 from decentrl.nn.propagation import same_relations
 from decentrl.nn.reflection import RelationalEncoder
+from decentrl.nn.running import eval_mode
 from decentrl.views.base import INPUTS, STATES, LinkObjective, Rows, TrainingData, View
 from decentrl.views.part import Part
 

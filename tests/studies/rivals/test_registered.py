@@ -10,7 +10,7 @@ from decentrl.config.settings import Settings
 from decentrl.errors import ConfigError
 from decentrl.scorers import registry as scorers
 from decentrl.scorers.model import PredictionModel
-from decentrl.scorers.registry import make_encoder, register_prediction_encoder
+from decentrl.scorers.registry import encoder_type, register_prediction_encoder
 from decentrl.views import View, make_view
 from decentrl.views import registry as views
 from studies import rivals
@@ -61,7 +61,7 @@ def test_every_view_is_found_by_its_name(name: str) -> None:
 def test_every_encoder_is_found_by_its_name_and_stored_as_before(name: str) -> None:
     changed = (f"model.encoder={name}", "decoder.name=distmult", "model.dim=4")
     config = PredictionConfig.from_preset("paper", changed)
-    encoder = make_encoder(config, 5, 2)
+    encoder = encoder_type(config.model.encoder)(config, 5, 2)
     assert type(encoder) is PREDICTION[name]
     assert encoder.embeddings.shape == (5, 4)
     assert set(encoder.entity_tables) <= set(encoder.state_dict())
