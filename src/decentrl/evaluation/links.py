@@ -13,7 +13,7 @@ from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix, fits
+from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
 
@@ -83,7 +83,7 @@ def _cosines(
     ends, width = (left[links[:, 0]], right[links[:, 1]]), max(len(left), len(right))
     shared = None
     distinct = all(len(torch.unique(ids)) == k for ids in links.unbind(1))
-    if distinct and fits(k, width, left, budget):
+    if distinct and k * width * left.element_size() <= budget:
         shared = empty_matrix(k, width, left)
         torch.mm(ends[0], ends[1].t(), out=shared[:, :k])
     for direction, (mine, theirs), others, ids in (
@@ -91,10 +91,9 @@ def _cosines(
         (DIRECTIONS[1], ends[::-1], left, links[:, 0]),
     ):
         if shared is None:
-            if "test" in candidates:
-                yield direction, "test", Scores.cosine(mine, theirs, budget), own
-            if "all" in candidates:
-                yield direction, "all", Scores.cosine(mine, others, budget), ids
+            for among, ends_of, columns in (("test", theirs, own), ("all", others, ids)):
+                if among in candidates:
+                    yield direction, among, Scores.cosine(mine, ends_of, budget), columns
             continue
         if direction != DIRECTIONS[0]:
             _transpose(shared[:, :k])

@@ -65,7 +65,7 @@ def measure_drift(
         later = graph.arrivals.triples
         trained = graph.arrivals.is_trained(np.arange(len(far)))
         counts["induced"] += int(there.cpu()[torch.from_numpy(~trained)].sum())
-        counts["triples"] += len(graph.trained.graph.triples) + len(later)
+        counts["triples"] += len(graph.trained.triples) + len(later)
         counts["arrived"] += len(later)
         counts["stale"] += int(((far > STALE) & there.cpu())[torch.from_numpy(trained)].sum())
     every = torch.cat(moved)

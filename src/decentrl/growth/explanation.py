@@ -64,7 +64,7 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     measured = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
     shifts = {n: _shift(growing, graph, part, n) for n in measured}
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
-    relations = graph.trained.graph.relations
+    relations = graph.trained.relations
     reasons = []
     for neighbour, relation, role in order:
         other = int(part.entities[neighbour])
@@ -107,7 +107,7 @@ def _weights(
     growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int
 ) -> dict[Edge, float]:
     """Weight of every edge of the entity ``own``, also to two-hop neighbours that are read."""
-    model, shift = growing.model, graph.trained.shift
+    model, shift = growing.model, graph.shift
     n_relations = len(model.seen_relations)
     total: dict[Edge, float] = {}
     for head, relation, tail in part.triples.tolist():

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,17 +18,21 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph
 from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
+from decentrl.errors import BundleError, ConfigError
 from decentrl.graph.view import relations_of
-from decentrl.growth.growing_graph import Growing, Trained, whole
+from decentrl.growth.growing_graph import Growing, GrowingGraph, whole
 from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.device import cuda_devices
-from decentrl.storage.bundle import Bundle
+from decentrl.storage.additions import Store
+from decentrl.storage.bundle import Bundle, Manifest, read_bundle
 from decentrl.storage.card import model_card, quality_of
-from decentrl.storage.kinds import AnyTask
+from decentrl.storage.kinds import AnyTask, KindName
 from decentrl.storage.mapped import MappedRows, mapped_rows
 from decentrl.views.part import Mask
 
+STORE = "store"
+"""The folder of a run that keeps what was added."""
 SIDE = ""
 """Name of the one graph of a predictor, where an aligner has two sides."""
 
@@ -127,6 +132,30 @@ class Learned(ABC):
             **cls._parts_of(bundle, device),
         )
 
+    @classmethod
+    def opened(
+        cls, opened: Manifest, kind: KindName, device: torch.device, durable: bool
+    ) -> Growing:
+        """What a run or a bundle holds, with its additions; see :meth:`GrowingModel.load`."""
+        bundle = read_bundle(opened, kind)
+        if durable:
+            must_grow(bundle.config)
+        learned, place = cls.from_bundle(bundle, device), Path(opened)
+        if opened.folder == place:
+            if durable:
+                raise ConfigError(f"{place}: this is a bundle; give the run that it belongs to")
+            return Growing(learned)
+        store = Store(place / STORE, opened.id, write=durable, grown_from=opened.origin)
+        try:
+            if durable and not opened.is_current():
+                raise BundleError(
+                    f"{opened.folder}: this bundle was replaced just now; load it again"
+                )
+            return Growing(learned, store, place=place, durable=durable)
+        except BaseException:
+            store.close()
+            raise
+
     def to_bundle(self, results: Sequence[dict[str, Any]] = ()) -> Bundle[Any, Any]:
         """Everything there is, to be written."""
         weights, matching = self._tensors()
@@ -146,13 +175,9 @@ class Learned(ABC):
     def _memories(self) -> Mapping[str, Tensor]:
         return self._made_memory() if self.stored is None else self.stored
 
-    @cached_property
-    def _mapped_memories(self) -> Mapping[str, MappedRows]:
-        return mapped_rows(self._memories)
-
     def memory(self, side: str) -> dict[str, MappedRows]:
         """What newcomers read of each entity of a side, by name."""
-        every, start = self._mapped_memories.items(), _start(side)
+        every, start = mapped_rows(self._memories).items(), _start(side)
         return {name.removeprefix(start): x for name, x in every if name.startswith(start)}
 
     @property
@@ -170,13 +195,13 @@ class Learned(ABC):
 
     # With all that was added
 
-    def sides(self) -> dict[str, Trained]:
-        """The graphs as they were trained, by the side's name."""
-        found: dict[str, Trained] = {}
+    def sides(self) -> dict[str, GrowingGraph]:
+        """The graphs as they were trained, by the side's name; new objects, to grow."""
+        found: dict[str, GrowingGraph] = {}
         shift = 0
         for side, (graph, arrived) in graphs_of(self.task).items():
             memory = partial(self.memory, side)
-            found[side] = Trained(graph, arrived, self.vectors[side], memory, shift)
+            found[side] = GrowingGraph(graph, arrived, self.vectors[side], memory, shift)
             shift += len(graph.relations)
         return found
 

@@ -109,7 +109,12 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
     """
     found = ~features.isnan().any(1)
     features, labels = features[found].double(), correct[found].double()
-    mean, scale = _standard(features)
+    mean, scale = features.new_zeros(features.shape[1]), features.new_ones(features.shape[1])
+    if len(features):
+        mean, scale = features.mean(0), features.std(0, correction=0)
+        # The mean of equal numbers may be a rounding error away from them.
+        constant = scale <= 1e-12 * features.abs().amax(0)
+        scale = scale.where(~constant, 1.0)
     ones = features.new_ones(len(features), 1)
     weights = _logistic(torch.cat(((features - mean) / scale, ones), dim=1), labels)
     return Confidence(weights[:-1], weights[-1].item(), mean, scale, threshold=0.5)
@@ -158,16 +163,6 @@ def calibration(confidence: Tensor, correct: Tensor) -> dict[str, float]:
         "mean": confidence.mean().item(),
         "right": correct.double().mean().item(),
     }
-
-
-def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each feature, float64[F]; 1 for one that is constant."""
-    if not len(features):
-        return features.new_zeros(features.shape[1]), features.new_ones(features.shape[1])
-    mean, scale = features.mean(0), features.std(0, correction=0)
-    # The mean of equal numbers may be a rounding error away from them.
-    constant = scale <= 1e-12 * features.abs().amax(0)
-    return mean, scale.where(~constant, 1.0)
 
 
 def _logistic(inputs: Tensor, labels: Tensor) -> Tensor:
