@@ -27,7 +27,7 @@ def evaluate_links(
     unknown: Tensor | None = None,
     candidates: tuple[str, ...] = ("test", "all"),
     budget: int = DEFAULT_BUDGET,
-    on_test: Callable[[str, Scores], None] | None = None,
+    on_test: Callable[[Scores], None] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
     """Rank the two ends of links among each other and among all entities of the other side.
 
@@ -36,7 +36,7 @@ def evaluate_links(
         links: int64[k, 2].
         unknown: bool[k], links between new entities; adds the subsets known and unknown.
         candidates: ``test`` (the other ends of ``links``), ``all`` (the whole other graph).
-        on_test: called with each matcher and its scores, left → right among ``test``.
+        on_test: called with the configured matcher's scores, left → right among ``test``.
     Returns:
         rows as in ``results.json``, and the ranks left → right among ``test`` by matcher.
     """
@@ -50,8 +50,8 @@ def evaluate_links(
                 scores = apply_matcher(cosine, matcher, config)
             if among == "test" and matcher not in solved:
                 solved[matcher] = replace(scores, kept=None)
-                if on_test is not None:
-                    on_test(matcher, scores)
+                if on_test is not None and matcher == config.matcher:
+                    on_test(scores)
             found[among, direction, matcher] = rank(scores, targets)
         del cosine, scores  # before the next matrix is made
     subsets = {"all": torch.ones(len(links), dtype=torch.bool)}

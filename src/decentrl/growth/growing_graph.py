@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_keys
@@ -83,17 +84,9 @@ class GrowingGraph:
         The same object until the graph changes.
         """
         if self._has_vector is None:
-            trained, later = self._trained_has_vector, np.array(list(self.rows), np.int64)
-            mask = torch.zeros(len(self.entities), dtype=torch.bool)
-            mask[: len(trained)] = trained
-            mask[later] = self.take_vectors(later).any(1).cpu()
-            self._has_vector = mask
+            blocks = torch.split(self.vectors, 2**16)
+            self._has_vector = torch.cat([block.any(1).cpu() for block in blocks])
         return self._has_vector
-
-    @cached_property
-    def _trained_has_vector(self) -> Tensor:
-        blocks = torch.split(whole(self._trained_vectors), 2**16)
-        return torch.cat([block.any(1).cpu() for block in blocks])
 
     def take_vectors(self, ids: Ids) -> Tensor:
         """Vectors of some entities, [k, d]; no others are read."""
@@ -124,12 +117,11 @@ class GrowingGraph:
 
     def memory(self, model: Newcomers) -> dict[str, Tensor]:
         """Rows that new entities read, of all entities there are now, by name: [n, width]."""
-        before, n = len(self.trained.entities), len(self.entities)
+        new = len(self.entities) - len(self.trained.entities)
         later = np.array(sorted(self.rows), np.int64)
         made, found = self._made_later(model, later), {}
         for name, rows in self._trained_memory().items():
-            found[name] = torch.zeros(n, model.widths[name])
-            found[name][:before] = rows.all()
+            found[name] = F.pad(rows.all(), (0, 0, 0, new))
             found[name][torch.from_numpy(later)] = made[name]
         return found
 
@@ -178,18 +170,19 @@ class GrowingGraph:
 
     def arrive(self, triples: Ids, labels: Sequence[str]) -> None:
         """Add triples and the labels of new entities."""
-        self._has_vector = None
         self.entities.append(labels)
         self.arrivals.add(triples)
 
     def put(self, ids: Ids, rows: Tensor) -> None:
         """Store new rows of some entities."""
-        self._has_vector = None
         if not len(ids):
             return
-        width = self._trained_vectors.shape[1]
-        grown = self._with_room()
-        grown[torch.from_numpy(ids).to(grown.device)] = rows[:, :width].to(grown.device)
+        grown, places = self._with_room(), torch.from_numpy(ids)
+        vectors = rows[:, : grown.shape[1]]
+        grown[places.to(grown.device)] = vectors.to(grown.device)
+        if self._has_vector is not None:
+            mask = F.pad(self._has_vector, (0, len(self.entities) - len(self._has_vector)))
+            self._has_vector = mask.index_put((places,), vectors.any(1))
         self.rows |= dict(zip(ids.tolist(), rows, strict=True))
 
     def _with_room(self) -> Tensor:

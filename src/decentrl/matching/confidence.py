@@ -7,7 +7,7 @@ wrong, so a match whose confidence is too low is better left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,18 +22,7 @@ PENALTY = 0.1
 """L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
 
-class Evidence(NamedTuple):
-    """Each row's best pair: what its confidence is computed from.
-
-    ``found`` is int64[n], the best column, -1 where there is none. ``features`` is float64[n, F],
-    as named by ``FEATURES``, NaN where nothing was found.
-    """
-
-    found: Tensor
-    features: Tensor
-
-
-def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
+def evidence(scores: SparseScores, cosine: SparseScores) -> tuple[Tensor, Tensor]:
     """Find each row's best column j by ``scores``, and the features of that pair.
 
     Features: score(i, j); its margin over the second best score of row i; cos(i, j); its margin
@@ -42,6 +31,9 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
 
     Args:
         scores, cosine: of the same pairs, n × m.
+    Returns:
+        j, int64[n], -1 where there is none, and the features, float64[n, F], named as in
+        ``FEATURES``, NaN where nothing was found.
     """
     assert (scores.shape, len(scores)) == (cosine.shape, len(cosine))
     places = scores.places(2)
@@ -64,7 +56,7 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
     )
     found = places.new_full((len(places),), -1)
     found[known] = column
-    return Evidence(found.cpu(), features.cpu())
+    return found.cpu(), features.cpu()
 
 
 @dataclass(frozen=True, eq=False)
