@@ -65,21 +65,16 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     shifts = {n: _shift(growing, graph, part, n) for n in measured}
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
     relations = graph.trained.relations
-    reasons = []
-    for neighbour, relation, role in order:
+
+    def reason(edge: Edge) -> Reason:
+        neighbour, relation, role = edge
         other = int(part.entities[neighbour])
         triple = (entity, relation, other) if role == "head" else (other, relation, entity)
-        reasons.append(
-            Reason(
-                graph.entities[other],
-                relations[relation] if relation >= 0 else "",
-                role,
-                weights[neighbour, relation, role],
-                shifts.get(neighbour),
-                triple in arrived,
-            )
-        )
-    return reasons
+        name = relations[relation] if relation >= 0 else ""
+        move, is_new = shifts.get(neighbour), triple in arrived
+        return Reason(graph.entities[other], name, role, weights[edge], move, is_new)
+
+    return [reason(edge) for edge in order]
 
 
 Edge = tuple[int, int, str]

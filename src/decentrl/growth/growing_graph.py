@@ -311,7 +311,7 @@ class Growing:
             addition = self.additions[-1][0]
         else:
             raise InputError("there is no addition to take back", remedy="add something first")
-        if self.additions and self.additions[-1][0].number == addition.number:
+        if self.last == addition.number:
             self.additions.pop()
         self._rebuild()
         return addition

@@ -50,11 +50,6 @@ def all_triples(graph: KnowledgeGraph, arrived: Ids) -> Ids:
     return np.concatenate((graph.triples, arrived))
 
 
-def _start(side: str) -> str:
-    """What the names of a side's memories begin with in a bundle."""
-    return f"{side}." if side else ""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Learned(ABC):
     """The graphs, the vectors of their entities, and what new entities need to have theirs.
@@ -177,7 +172,7 @@ class Learned(ABC):
 
     def memory(self, side: str) -> dict[str, MappedRows]:
         """What newcomers read of each entity of a side, by name."""
-        every, start = mapped_rows(self._memories).items(), _start(side)
+        every, start = mapped_rows(self._memories).items(), side and f"{side}."
         return {name.removeprefix(start): x for name, x in every if name.startswith(start)}
 
     @property
@@ -188,8 +183,8 @@ class Learned(ABC):
     def newcomers(self) -> Newcomers:
         """What makes rows of new entities."""
         must_grow(self.config)
-        graphs = [graph for graph, _ in graphs_of(self.task).values()]
-        seen = [relations_of(graph.triples, len(graph.relations)) for graph in graphs]
+        graphs = graphs_of(self.task).values()
+        seen = [relations_of(graph.triples, len(graph.relations)) for graph, _ in graphs]
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             return self._newcomers(np.concatenate(seen))
 
@@ -209,8 +204,8 @@ class Learned(ABC):
         """The state in which all that was added is part of what was trained."""
         memory = dict(self.shared)
         for side, graph in growing.sides.items():
-            rows = graph.memory(growing.model)
-            memory |= {_start(side) + name: tensor for name, tensor in rows.items()}
+            rows, start = graph.memory(growing.model), side and f"{side}."
+            memory |= {start + name: tensor for name, tensor in rows.items()}
         return replace(
             self.grown(growing),
             vectors={side: graph.vectors for side, graph in growing.sides.items()},
