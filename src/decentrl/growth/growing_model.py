@@ -266,7 +266,7 @@ class GrowingModel(ABC, Generic[L]):
                 is; default: those to test on.
         """
         must_grow(self.config)
-        refreshed = self.learned.refreshed(self.growing).vectors
+        refreshed = self.learned.grown(self.growing).encoded()[0]
         return measure_drift(self.growing, refreshed, self.confidence(test))
 
     @abstractmethod
