@@ -28,7 +28,7 @@ TRIPLES = 10
 def new_entities(
     graph: Any, count: int, first: int, rng: np.random.Generator
 ) -> list[tuple[str, str, str]]:
-    known, relations = graph.trained.graph.entities, graph.trained.graph.relations
+    known, relations = graph.trained.entities, graph.trained.relations
     rows = []
     for i in range(first, first + count):
         ends = rng.integers(len(known), size=TRIPLES).tolist()

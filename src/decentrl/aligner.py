@@ -26,7 +26,7 @@ from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import calibration
-from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matchers import MATCHERS
 from decentrl.matching.matches import (
     KEPT,
     answer,
@@ -234,9 +234,9 @@ class Aligner(GrowingModel[AlignmentState]):
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
 
-        def remember(matcher: str, scores: Scores) -> None:
-            if links is None and matcher == self.config.matching.matcher:
-                self._once(f"tested by {matcher}", lambda: top_pairs(scores, 1))
+        def remember(scores: Scores) -> None:
+            name = f"tested by {self.config.matching.matcher}"
+            self._once(name, lambda: top_pairs(scores, 1))
 
         rows, ranks = evaluate_links(
             self.vectors("left"),
@@ -245,7 +245,7 @@ class Aligner(GrowingModel[AlignmentState]):
             self.config.matching,
             unknown=None if unknown is None else torch.from_numpy(unknown),
             candidates=candidates,
-            on_test=remember if not self.config.matching.keep else None,
+            on_test=remember if links is None and not self.config.matching.keep else None,
         )
         return Evaluation(rows, ranks)
 
@@ -276,11 +276,19 @@ class Aligner(GrowingModel[AlignmentState]):
 
         Each row has left, right, truth, score, correct and degree (triples the entity is in).
         """
-        matcher, task = self._matcher(matcher), self.task
-        pairs = self._once(f"tested by {matcher}", lambda: self._test_pairs(matcher))
+        matcher, task, config = self._matcher(matcher), self.task, self.config.matching
+
+        def make() -> SparseScores:
+            left, right = self.vectors("left"), self.vectors("right")
+            links = torch.from_numpy(task.test).to(left.device)
+            cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
+            return best_pairs(cosine, matcher, config, KEPT if config.keep else 1)[0]
+
+        pairs = self._once(f"tested by {matcher}", make)
         scores, best = (part[:, 0].cpu() for part in pairs.best(1))
         found = task.test[best.numpy(), 1]
         ends = all_triples(*graphs_of(task)["left"])[:, [0, 2]].reshape(-1)
+        degrees = np.bincount(ends, minlength=len(task.left.entities))
         names = task.right.entities
         columns = {
             "left": task.left.entities.take(task.test[:, 0]),
@@ -288,17 +296,6 @@ class Aligner(GrowingModel[AlignmentState]):
             "truth": names.take(task.test[:, 1]),
             "score": scores.float().tolist(),
             "correct": (found == task.test[:, 1]).tolist(),
-            "degree": np.bincount(ends, minlength=len(task.left.entities))[
-                task.test[:, 0]
-            ].tolist(),
+            "degree": degrees[task.test[:, 0]].tolist(),
         }
         return ResultTable(pa.table(columns))
-
-    def _test_pairs(self, matcher: str) -> SparseScores:
-        """The best pairs of left test entities and test targets."""
-        left, right = self.vectors("left"), self.vectors("right")
-        links, config = torch.from_numpy(self.task.test).to(left.device), self.config.matching
-        cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
-        if config.keep:
-            return best_pairs(cosine, matcher, config)[0]
-        return top_pairs(apply_matcher(cosine, matcher, config), 1)

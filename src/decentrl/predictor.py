@@ -300,9 +300,7 @@ class Predictor(GrowingModel[PredictionState]):
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""
-        if triples is None:
-            test: Ids = self.task.test
-            return test
-        ids = isinstance(triples, np.ndarray) and triples.dtype.kind == "i"
-        found: Ids = triples if ids else self.task.read_triples(triples)  # type: ignore[assignment]
+        test: Any = self.task.test if triples is None else triples
+        is_ids = isinstance(test, np.ndarray) and test.dtype.kind == "i"
+        found: Ids = test if is_ids else self.task.read_triples(test)
         return found

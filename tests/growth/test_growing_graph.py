@@ -515,7 +515,7 @@ def test_a_compaction_that_fails_changes_nothing(
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("decentrl.growth.kept_model.write_bundle", full)
+            patch.setattr("decentrl.growth.growing_model.write_bundle", full)
             for change in (model.compact, model.refresh):
                 with pytest.raises(OSError, match="No space"):
                     change()

@@ -84,7 +84,7 @@ def test_an_answer_and_its_evidence_are_those_of_the_full_problem(matcher: str) 
         one, row = answer(*found, top=3), rows.tolist().index(i)
         assert columns[one.columns[row]].tolist() == every.columns[i].tolist()
         assert torch.equal(one.scores[row], every.scores[i])
-        assert torch.equal(evidence(*found).features[row], seen.features[i])
+        assert torch.equal(evidence(*found)[1][row], seen[1][i])
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)

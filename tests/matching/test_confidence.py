@@ -56,21 +56,21 @@ def test_evidence_equals_its_definition(pairs: dict[tuple[int, int], tuple[float
     rows, columns = torch.tensor(keys, dtype=torch.int64).view(-1, 2).unbind(1)
     both = torch.tensor([pairs[key] for key in keys], dtype=torch.float32).view(-1, 2)
     scores = SparseScores(rows, columns, both[:, 0], (SIZE, SIZE))
-    found = evidence(scores, SparseScores(rows, columns, both[:, 1], (SIZE, SIZE)))
-    assert found.features.dtype == torch.float64
+    found, features = evidence(scores, SparseScores(rows, columns, both[:, 1], (SIZE, SIZE)))
+    assert features.dtype == torch.float64
     for i in range(SIZE):
         own = sorted((-score, j) for (row, j), (score, _) in pairs.items() if row == i)
         if not own:
-            assert found.found[i] == -1
-            assert found.features[i].isnan().all()
+            assert found[i] == -1
+            assert features[i].isnan().all()
             continue
         best, j = -own[0][0], own[0][1]
         rivals = [score for (row, k), (score, _) in pairs.items() if k == j and row != i]
         margin = best + own[1][0] if len(own) > 1 else math.inf
         preference = best - max(rivals, default=-math.inf)
         expected = [best, min(margin, CAP), pairs[i, j][1], min(preference, CAP)]
-        assert found.found[i] == j
-        assert found.features[i].tolist() == expected
+        assert found[i] == j
+        assert features[i].tolist() == expected
 
 
 def gradient(model: Confidence, features: Tensor, correct: Tensor) -> np.ndarray:
@@ -226,12 +226,12 @@ def test_entities_without_a_counterpart_get_less_confidence() -> None:
     normalise = torch.nn.functional.normalize
     cosine = top_pairs(Scores.cosine(normalise(left, dim=1), normalise(right, dim=1)), 10)
     seen = evidence(sparse_csls(cosine), cosine)
-    assert seen.features.shape == (300, len(FEATURES))
+    assert seen[1].shape == (300, len(FEATURES))
     has = torch.arange(300) < 200
-    correct = seen.found == torch.arange(300)
+    correct = seen[0] == torch.arange(300)
     half = torch.arange(300) % 2 == 0
-    model = fit_confidence(seen.features[half], correct[half])
-    confidence = model(seen.features)
+    model = fit_confidence(seen[1][half], correct[half])
+    confidence = model(seen[1])
     threshold = choose_threshold(confidence[half], correct[half], has[half])
     held_out = answer_scores(correct[~half], confidence[~half] >= threshold, has[~half])
     everything = answer_scores(correct[~half], torch.ones(150, dtype=torch.bool), has[~half])

@@ -172,7 +172,7 @@ def test_confidence_is_learned_from_the_evidence_of_these_pairs() -> None:
         pairs, cosine = best_pairs(cosines(9, 8), matcher, DENSE)
         for feature in FEATURES:
             found = answer(pairs, cosine, confidence=by(feature))
-            features = evidence(pairs, cosine).features[:, FEATURES.index(feature)]
+            features = evidence(pairs, cosine)[1][:, FEATURES.index(feature)]
             torch.testing.assert_close(found.confidence, features.sigmoid().float())
 
 

@@ -228,7 +228,7 @@ def test_right_matches_are_surer_than_wrong_ones_also_of_links_never_held_out(
     confidence = learn_confidence(vectors, unlinked, valid, config, seed=0)
     seen = evidence(*best_pairs(unlinked.cosine(vectors), matcher, config))
     rest = slice(SIZE // 2, None)
-    sure, right = confidence(seen.features)[rest], (seen.found == torch.arange(SIZE))[rest]
+    sure, right = confidence(seen[1])[rest], (seen[0] == torch.arange(SIZE))[rest]
     assert 10 < int(right.sum()) < SIZE // 2 - 10
     assert ((sure >= 0) & (sure <= 1)).all()
     above = (sure[right][:, None] > sure[~right]).double().mean()
@@ -245,8 +245,8 @@ def test_the_threshold_is_a_probability_that_gives_up_some_matches(
     confidence = learn_confidence(vectors, unlinked, valid, config, seed=0)
     assert 0 < confidence.threshold < 1
     seen = evidence(*best_pairs(unlinked.cosine(vectors), matcher, config))
-    answered = confidence(seen.features) >= confidence.threshold
-    right = seen.found == torch.arange(SIZE)
+    answered = confidence(seen[1]) >= confidence.threshold
+    right = seen[0] == torch.arange(SIZE)
     assert right[answered].double().mean() > right.double().mean()
     assert not answered.all()
 
@@ -260,7 +260,7 @@ def test_the_threshold_is_learned_from_entities_whose_counterpart_is_gone() -> N
 
     def answered(candidates: int) -> Tensor:
         cosine = unlinked.cosine(vectors).columns(torch.arange(candidates))
-        features = evidence(*best_pairs(cosine, "cosine", config)).features
+        features = evidence(*best_pairs(cosine, "cosine", config))[1]
         return (confidence(features) >= confidence.threshold).double()
 
     assert answered(60).mean() > 0.8

@@ -67,7 +67,7 @@ def add(
         with load_model(opened, device, durable=True) as model:
             # In prediction nothing but an embedding is then left to make a vector of.
             alone = not two_graphs and model.config.model.encoder == "none"
-            relations = model.growing.sides[side].trained.graph.relations
+            relations = model.growing.sides[side].trained.relations
             for table in tables if strict else ():
                 column_ids(table, 1, relations, "relation that training has seen")
             for table in tables:

@@ -41,9 +41,8 @@ def rank_answers(
     size = max(1, CELLS // max(1, n_entities))
     for start in range(0, len(queries), size):
         chosen = np.arange(start, min(start + size, len(queries)))
-        entities = torch.from_numpy(queries.entities[chosen]).to(device)
-        relations = torch.from_numpy(queries.relations[chosen]).to(device)
-        block = score(entities, relations)
+        asked = queries.entities[chosen], queries.relations[chosen]
+        block = score(*(torch.from_numpy(x).to(device) for x in asked))
         largest = torch.maximum(block.amax(1), -block.amin(1))
         slack = tolerance * largest if tolerance else torch.zeros_like(largest)
 
@@ -53,8 +52,8 @@ def rank_answers(
         high, low = right + slack[at], right - slack[at]
 
         # A known answer is behind all others; each ties with itself by its score of before.
-        hidden = known.held(queries.entities[chosen], queries.relations[chosen])
-        block[tuple(torch.from_numpy(x).to(device) for x in hidden)] = -torch.inf
+        hidden = tuple(torch.from_numpy(x).to(device) for x in known.held(*asked))
+        block[hidden] = -torch.inf
         above, level = count_above(block, at, high, low)
         level += right > block[at, answers]
         better[index], tied[index] = above.cpu(), level.cpu()

@@ -13,7 +13,7 @@ from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix, fits
+from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
 
@@ -27,7 +27,7 @@ def evaluate_links(
     unknown: Tensor | None = None,
     candidates: tuple[str, ...] = ("test", "all"),
     budget: int = DEFAULT_BUDGET,
-    on_test: Callable[[str, Scores], None] | None = None,
+    on_test: Callable[[Scores], None] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
     """Rank the two ends of links among each other and among all entities of the other side.
 
@@ -36,7 +36,7 @@ def evaluate_links(
         links: int64[k, 2].
         unknown: bool[k], links between new entities; adds the subsets known and unknown.
         candidates: ``test`` (the other ends of ``links``), ``all`` (the whole other graph).
-        on_test: called with each matcher and its scores, left → right among ``test``.
+        on_test: called with the configured matcher's scores, left → right among ``test``.
     Returns:
         rows as in ``results.json``, and the ranks left → right among ``test`` by matcher.
     """
@@ -50,8 +50,8 @@ def evaluate_links(
                 scores = apply_matcher(cosine, matcher, config)
             if among == "test" and matcher not in solved:
                 solved[matcher] = replace(scores, kept=None)
-                if on_test is not None:
-                    on_test(matcher, scores)
+                if on_test is not None and matcher == config.matcher:
+                    on_test(scores)
             found[among, direction, matcher] = rank(scores, targets)
         del cosine, scores  # before the next matrix is made
     subsets = {"all": torch.ones(len(links), dtype=torch.bool)}
@@ -83,7 +83,7 @@ def _cosines(
     ends, width = (left[links[:, 0]], right[links[:, 1]]), max(len(left), len(right))
     shared = None
     distinct = all(len(torch.unique(ids)) == k for ids in links.unbind(1))
-    if distinct and fits(k, width, left, budget):
+    if distinct and k * width * left.element_size() <= budget:
         shared = empty_matrix(k, width, left)
         torch.mm(ends[0], ends[1].t(), out=shared[:, :k])
     for direction, (mine, theirs), others, ids in (
@@ -91,10 +91,9 @@ def _cosines(
         (DIRECTIONS[1], ends[::-1], left, links[:, 0]),
     ):
         if shared is None:
-            if "test" in candidates:
-                yield direction, "test", Scores.cosine(mine, theirs, budget), own
-            if "all" in candidates:
-                yield direction, "all", Scores.cosine(mine, others, budget), ids
+            for among, ends_of, columns in (("test", theirs, own), ("all", others, ids)):
+                if among in candidates:
+                    yield direction, among, Scores.cosine(mine, ends_of, budget), columns
             continue
         if direction != DIRECTIONS[0]:
             _transpose(shared[:, :k])

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.growing_graph import Growing, whole
-from decentrl.storage.mapped import MappedRows
+from decentrl.growth.growing_graph import Growing
 from decentrl.views.base import INPUTS, STATES
 
 STALE = 1e-4
@@ -49,7 +48,7 @@ class Drift:
 
 
 def measure_drift(
-    growing: Growing, refreshed: Mapping[str, Tensor | MappedRows], calibration: dict[str, float]
+    growing: Growing, refreshed: Mapping[str, Tensor], calibration: dict[str, float]
 ) -> Drift:
     """Measure how far the vectors are from those of a refresh.
 
@@ -58,14 +57,14 @@ def measure_drift(
     """
     moved, counts = [], dict.fromkeys(("induced", "triples", "arrived", "stale"), 0)
     for name, graph in growing.sides.items():
-        kept, now = graph.vectors, whole(refreshed[name])
+        kept, now = graph.vectors, refreshed[name]
         there = (kept.abs().amax(1) > 0) | (now.abs().amax(1) > 0)
         far = 1 - F.cosine_similarity(kept, now, dim=1).double().cpu()
         moved.append(far[there.cpu()])
         later = graph.arrivals.triples
         trained = graph.arrivals.is_trained(np.arange(len(far)))
         counts["induced"] += int(there.cpu()[torch.from_numpy(~trained)].sum())
-        counts["triples"] += len(graph.trained.graph.triples) + len(later)
+        counts["triples"] += len(graph.trained.triples) + len(later)
         counts["arrived"] += len(later)
         counts["stale"] += int(((far > STALE) & there.cpu())[torch.from_numpy(trained)].sum())
     every = torch.cat(moved)

@@ -64,22 +64,17 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     measured = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
     shifts = {n: _shift(growing, graph, part, n) for n in measured}
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
-    relations = graph.trained.graph.relations
-    reasons = []
-    for neighbour, relation, role in order:
+    relations = graph.trained.relations
+
+    def reason(edge: Edge) -> Reason:
+        neighbour, relation, role = edge
         other = int(part.entities[neighbour])
         triple = (entity, relation, other) if role == "head" else (other, relation, entity)
-        reasons.append(
-            Reason(
-                graph.entities[other],
-                relations[relation] if relation >= 0 else "",
-                role,
-                weights[neighbour, relation, role],
-                shifts.get(neighbour),
-                triple in arrived,
-            )
-        )
-    return reasons
+        name = relations[relation] if relation >= 0 else ""
+        move, is_new = shifts.get(neighbour), triple in arrived
+        return Reason(graph.entities[other], name, role, weights[edge], move, is_new)
+
+    return [reason(edge) for edge in order]
 
 
 Edge = tuple[int, int, str]
@@ -107,7 +102,7 @@ def _weights(
     growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int
 ) -> dict[Edge, float]:
     """Weight of every edge of the entity ``own``, also to two-hop neighbours that are read."""
-    model, shift = growing.model, graph.trained.shift
+    model, shift = growing.model, graph.shift
     n_relations = len(model.seen_relations)
     total: dict[Edge, float] = {}
     for head, relation, tail in part.triples.tolist():

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_keys
@@ -33,40 +34,37 @@ from decentrl.storage.mapped import MappedRows
 from decentrl.views.part import Part
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """One graph as training, or the last compaction, has left it.
-
-    Attributes:
-        graph: the training triples; its vocabularies may have more entities.
-        auxiliary: triples int64[n, 3] that arrived since and are part of the state.
-        vectors: vectors of all entities, [n, d].
-        memory: returns rows of all entities by name, see :mod:`decentrl.growth.newcomers`; they may
-            have to be computed first.
-        shift: a relation's id for the model minus its id in this graph.
-    """
-
-    graph: KnowledgeGraph
-    auxiliary: Ids
-    vectors: Tensor | MappedRows
-    memory: Callable[[], Mapping[str, MappedRows]]
-    shift: int = 0
-
-
 def whole(rows: Tensor | MappedRows) -> Tensor:
     """All rows in memory."""
     return rows.all() if isinstance(rows, MappedRows) else rows
 
 
 class GrowingGraph:
-    """One graph: its trained state and everything added since."""
+    """One graph: its state after training, or the last compaction, and everything added since.
 
-    def __init__(self, trained: Trained) -> None:
-        graph = trained.graph
-        self.trained = trained
-        self.entities: Vocabulary = graph.entities.copy()
-        self.arrivals = Arrivals(entities_of(graph.triples, len(graph.entities)), graph.triples)
-        self.arrivals.add(trained.auxiliary)
+    Args:
+        trained: the training triples; its vocabularies may have more entities.
+        arrived: triples int64[n, 3] that arrived since and are part of the state.
+        vectors: vectors of all entities, [n, d].
+        trained_memory: returns rows of all entities by name, see
+            :mod:`decentrl.growth.newcomers`; they may have to be computed first.
+        shift: a relation's id for the model minus its id in this graph.
+    """
+
+    def __init__(
+        self,
+        trained: KnowledgeGraph,
+        arrived: Ids,
+        vectors: Tensor | MappedRows,
+        trained_memory: Callable[[], Mapping[str, MappedRows]],
+        shift: int,
+    ) -> None:
+        self.trained, self.shift = trained, shift
+        self._trained_vectors, self._trained_memory = vectors, trained_memory
+        self.entities: Vocabulary = trained.entities.copy()
+        seen = entities_of(trained.triples, len(trained.entities))
+        self.arrivals = Arrivals(seen, trained.triples)
+        self.arrivals.add(arrived)
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
         self._has_vector: Tensor | None = None
@@ -78,7 +76,7 @@ class GrowingGraph:
         """Vectors of all entities there are now, [n, d]."""
         if self._grown is not None:
             return self._grown[: len(self.entities)]
-        return whole(self.trained.vectors)
+        return whole(self._trained_vectors)
 
     def has_vector(self) -> Tensor:
         """Mask of the entities with a vector other than 0, bool[n] on the CPU.
@@ -86,21 +84,13 @@ class GrowingGraph:
         The same object until the graph changes.
         """
         if self._has_vector is None:
-            trained, later = self._trained_has_vector, np.array(list(self.rows), np.int64)
-            mask = torch.zeros(len(self.entities), dtype=torch.bool)
-            mask[: len(trained)] = trained
-            mask[later] = self.take_vectors(later).any(1).cpu()
-            self._has_vector = mask
+            blocks = torch.split(self.vectors, 2**16)
+            self._has_vector = torch.cat([block.any(1).cpu() for block in blocks])
         return self._has_vector
-
-    @cached_property
-    def _trained_has_vector(self) -> Tensor:
-        blocks = torch.split(whole(self.trained.vectors), 2**16)
-        return torch.cat([block.any(1).cpu() for block in blocks])
 
     def take_vectors(self, ids: Ids) -> Tensor:
         """Vectors of some entities, [k, d]; no others are read."""
-        vectors = self.trained.vectors if self._grown is None else self._grown
+        vectors = self._trained_vectors if self._grown is None else self._grown
         if isinstance(vectors, MappedRows):
             return vectors.take(ids)
         return vectors[torch.from_numpy(ids).to(vectors.device)]
@@ -108,11 +98,11 @@ class GrowingGraph:
     @property
     def graph(self) -> KnowledgeGraph:
         """The training triples, with the vocabulary of all entities there are now."""
-        return replace(self.trained.graph, entities=self.entities.copy())
+        return replace(self.trained, entities=self.entities.copy())
 
     def contains(self, triples: Ids) -> Any:
         """Whether each triple is in the training graph or was added, bool[n]."""
-        sizes = self.trained.graph.sizes
+        sizes = self.trained.sizes
         inside = np.asarray((triples[:, [0, 2]] < sizes[0]).all(axis=1))
         keys = row_keys(np.where(inside[:, None], triples, 0), sizes)
         found = np.searchsorted(self._trained_keys, keys)
@@ -123,16 +113,15 @@ class GrowingGraph:
     @cached_property
     def _trained_keys(self) -> Ids:
         """One number for each training triple, increasing."""
-        return np.sort(row_keys(self.trained.graph.triples, self.trained.graph.sizes))
+        return np.sort(row_keys(self.trained.triples, self.trained.sizes))
 
     def memory(self, model: Newcomers) -> dict[str, Tensor]:
         """Rows that new entities read, of all entities there are now, by name: [n, width]."""
-        before, n = len(self.trained.graph.entities), len(self.entities)
+        new = len(self.entities) - len(self.trained.entities)
         later = np.array(sorted(self.rows), np.int64)
         made, found = self._made_later(model, later), {}
-        for name, rows in self.trained.memory().items():
-            found[name] = torch.zeros(n, model.widths[name])
-            found[name][:before] = rows.all()
+        for name, rows in self._trained_memory().items():
+            found[name] = F.pad(rows.all(), (0, 0, 0, new))
             found[name][torch.from_numpy(later)] = made[name]
         return found
 
@@ -140,7 +129,7 @@ class GrowingGraph:
         """Rows of one memory of some entities, [k, width]."""
         later = np.array([i in self.rows for i in ids.tolist()], bool)
         out = torch.empty(len(ids), model.widths[name])
-        out[torch.from_numpy(~later)] = self.trained.memory()[name].take(ids[~later])
+        out[torch.from_numpy(~later)] = self._trained_memory()[name].take(ids[~later])
         out[torch.from_numpy(later)] = self._made_later(model, ids[later])[name]
         return out
 
@@ -154,48 +143,46 @@ class GrowingGraph:
     def encode(self, triples: Source, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
         """New triples in ids, the labels of new entities, and counts of triples left out."""
         heads, names, tails = read_columns(triples)
-        relations = self.trained.graph.relations.find_all(names)
+        relations = self.trained.relations.find_all(names)
         unknown = Counter(name for name, r in zip(names, relations, strict=True) if r < 0)
         if unknown and strict:
             name = next(iter(unknown))
             raise UnknownLabelError(
                 f"the relation {name!r} is unknown: training has not seen it",
-                remedy=did_you_mean(name, self.trained.graph.relations),
+                remedy=did_you_mean(name, self.trained.relations),
             )
         kept = np.flatnonzero(relations >= 0).tolist()
         ends = [label for i in kept for label in (heads[i], tails[i])]
         ids = self.entities.find_all(ends)
-        new = sorted({label for label, i in zip(ends, ids.tolist(), strict=True) if i < 0})
-        places = {label: len(self.entities) + i for i, label in enumerate(new)}
-        ids = np.array(
-            [places[label] if i < 0 else i for label, i in zip(ends, ids.tolist(), strict=True)],
-            np.int64,
-        ).reshape(-1, 2)
-        rows = np.stack((ids[:, 0], relations[kept], ids[:, 1]), axis=1)
+        unseen = ids < 0
+        new, places = np.unique(np.array(ends, object)[unseen], return_inverse=True)
+        ids[unseen] = len(self.entities) + places
+        rows = np.stack((ids[::2], relations[kept], ids[1::2]), axis=1)
         n = len(self.entities) + len(new)
-        rows = distinct_rows(rows, (n, len(self.trained.graph.relations), n))
+        rows = distinct_rows(rows, (n, len(self.trained.relations), n))
         known = self.contains(rows)
         left_out = {
             "known": len(kept) - int((~known).sum()),
             "ignored": sum(unknown.values()),
             "ignored_relations": dict(unknown.most_common(5)),
         }
-        return rows[~known], new, left_out
+        return rows[~known], new.tolist(), left_out
 
     def arrive(self, triples: Ids, labels: Sequence[str]) -> None:
         """Add triples and the labels of new entities."""
-        self._has_vector = None
         self.entities.append(labels)
         self.arrivals.add(triples)
 
     def put(self, ids: Ids, rows: Tensor) -> None:
         """Store new rows of some entities."""
-        self._has_vector = None
         if not len(ids):
             return
-        width = self.trained.vectors.shape[1]
-        grown = self._with_room()
-        grown[torch.from_numpy(ids).to(grown.device)] = rows[:, :width].to(grown.device)
+        grown, places = self._with_room(), torch.from_numpy(ids)
+        vectors = rows[:, : grown.shape[1]]
+        grown[places.to(grown.device)] = vectors.to(grown.device)
+        if self._has_vector is not None:
+            mask = F.pad(self._has_vector, (0, len(self.entities) - len(self._has_vector)))
+            self._has_vector = mask.index_put((places,), vectors.any(1))
         self.rows |= dict(zip(ids.tolist(), rows, strict=True))
 
     def _with_room(self) -> Tensor:
@@ -234,8 +221,7 @@ class Growing:
     ) -> None:
         self.learned, self.store, self.past = learned, store, past
         self.place, self.durable = place, durable
-        trained: dict[str, Trained] = learned.sides()
-        self.sides = {name: GrowingGraph(graph) for name, graph in trained.items()}
+        self.sides: dict[str, GrowingGraph] = learned.sides()
         self.additions: list[tuple[Addition, Growth]] = []
         self.version = 0
         self.sync()
@@ -286,7 +272,7 @@ class Growing:
 
     def part(self, graph: GrowingGraph, hood: Neighbourhood) -> Part:
         """A neighbourhood with what is known of its entities, for :attr:`model`."""
-        model, shift, known = self.model, graph.trained.shift, ~hood.new
+        model, shift, known = self.model, graph.shift, ~hood.new
 
         def read(name: str) -> Tensor:
             rows = torch.zeros(len(hood.entities), model.widths[name])
@@ -325,7 +311,7 @@ class Growing:
             addition = self.additions[-1][0]
         else:
             raise InputError("there is no addition to take back", remedy="add something first")
-        if self.additions and self.additions[-1][0].number == addition.number:
+        if self.last == addition.number:
             self.additions.pop()
         self._rebuild()
         return addition
@@ -362,6 +348,6 @@ class Growing:
     def _rebuild(self) -> None:
         """Rebuild the state from the trained one and the remaining additions."""
         self.version += 1
-        self.sides = {name: GrowingGraph(graph.trained) for name, graph in self.sides.items()}
+        self.sides = self.learned.sides()
         for _, growth in self.additions:
             self._apply(growth)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,36 +18,49 @@ from torch import Tensor
 from decentrl.config import Settings, must_grow
 from decentrl.data.memory import Source
 from decentrl.data.results import ResultTable
-from decentrl.errors import ConfigError, warn_left_out
+from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError, warn_left_out
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
-from decentrl.growth.kept_model import KeptModel, L
+from decentrl.growth.growing_graph import Growing
+from decentrl.growth.learned import STORE, Learned
 from decentrl.growth.neighbours import Indexes
+from decentrl.nn.running import pick_device
+from decentrl.storage.additions import FILE as STORE_FILE
 from decentrl.storage.additions import Addition
-from decentrl.storage.kinds import KINDS
+from decentrl.storage.bundle import bundle_folder, bundle_id, open_bundle, write_bundle
+from decentrl.storage.kinds import KINDS, KindName
 from decentrl.training.loop import Row
 
 REFIT = 0.5
 """Share of the epochs of a training from scratch that a warm start takes."""
+T = TypeVar("T")
+L = TypeVar("L", bound=Learned)
 
 
-class GrowingModel(KeptModel[L]):
-    """Takes in new triples and entities without training.
+class GrowingModel(ABC, Generic[L]):
+    """Takes in new triples and entities without training, and keeps all it knows in a run.
 
     Vectors of trained entities stay as they are, bit for bit, until :meth:`refresh` or a new
     training. Where there are two graphs, ``side`` names one, ``left`` or ``right``; without it the
     left one is meant.
 
     Attributes:
+        kind: what a bundle of it is called.
+        learned_type: the class of what it learns.
         unit_vectors: whether all vectors have length 1 (or 0).
         history: a row for each epoch of the training.
         seconds: how long each step took.
     """
 
+    kind: ClassVar[KindName]
+    learned_type: ClassVar[type[Learned]]
     unit_vectors: ClassVar[bool]
 
     def __init__(self, config: Settings, device: str | torch.device = "auto") -> None:
-        super().__init__(config, device)
+        self.config: Any = config
+        self.device = pick_device(device)
+        self._growing: Growing | None = None
+        self._derived: dict[str, tuple[Any, Any]] = {}
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}
 
@@ -56,6 +70,52 @@ class GrowingModel(KeptModel[L]):
     ) -> Self:
         """``Aligner.from_preset("paper", "model.dim=128", seed=1)``."""
         return cls(KINDS[cls.kind].settings.from_preset(name, settings, seed), device)
+
+    @property
+    def growing(self) -> Growing:
+        """All that it knows now: what was learned, and the graphs with what was added since.
+
+        A fit, a refresh or a compaction makes another one, which takes its place.
+        """
+        if self._growing is None:
+            raise NotFittedError(
+                f"this {self.kind} has learned nothing yet; call fit or load first"
+            )
+        return self._growing
+
+    @property
+    def learned(self) -> L:
+        """What training, or the last compaction, has left."""
+        learned: L = self.growing.learned
+        return learned
+
+    @property
+    def task(self) -> Any:
+        """What it learned from, with all that was added."""
+        return self._once("task", lambda: self.learned.grown_task(self.growing))
+
+    def _swap(self, learned: L, **place: Any) -> None:
+        """Let a new state take the place of the old one; ``place`` as for :class:`Growing`."""
+        self._growing, self._derived = Growing(learned, **place), {}
+
+    def _once(self, name: str, make: Callable[[], T], grows: bool = False) -> T:
+        """Something made of the state: once, until it changes, or if it ``grows`` is replaced."""
+        now = self.growing, None if grows else self.growing.version
+        if name not in self._derived or self._derived[name][0] != now:
+            self._derived[name] = now, make()
+        made: T = self._derived[name][1]
+        return made
+
+    def __repr__(self) -> str:
+        config = self.config
+        about = f"{type(self).__name__}(preset={config.preset!r}, seed={config.seed}"
+        if self._growing is None:
+            return f"{about}, not fitted)"
+        sizes = " + ".join(f"{len(side.entities):,}" for side in self.growing.sides.values())
+        added = len(self.growing.log())
+        return f"{about}, fitted on {self.task.name!r}: {sizes} entities" + (
+            f", {added:,} additions)" if added else ")"
+        )
 
     # Learning
 
@@ -129,8 +189,7 @@ class GrowingModel(KeptModel[L]):
             raise ConfigError("give the graph that the triples belong to: side=left or side=right")
         side = self._side(side)
         if not source:
-            named = isinstance(triples, str | PathLike)
-            source = Path(triples).name if named else "triples"  # type: ignore[arg-type]
+            source = Path(triples).name if isinstance(triples, str | PathLike) else "triples"
         self._prepare_change()
         addition = self.growing.add(side, triples, source, strict)
         if left_out := addition.facts["ignored"]:
@@ -185,10 +244,8 @@ class GrowingModel(KeptModel[L]):
     def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d]."""
         graph = self.growing.sides[self._side(side)]
-        found: npt.NDArray[np.float32] = (
-            graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
-        )
-        return found
+        rows: npt.NDArray[np.float32] = graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
+        return rows
 
     def explain(self, entity: str, *, side: str | None = None, moved: int = 5) -> list[Reason]:
         """Which neighbours and relations an entity's vector is made of, the weightiest first.
@@ -209,7 +266,7 @@ class GrowingModel(KeptModel[L]):
                 is; default: those to test on.
         """
         must_grow(self.config)
-        refreshed = self.learned.refreshed(self.growing).vectors
+        refreshed = self.learned.grown(self.growing).encoded()[0]
         return measure_drift(self.growing, refreshed, self.confidence(test))
 
     @abstractmethod
@@ -243,3 +300,100 @@ class GrowingModel(KeptModel[L]):
             "cosine": cosines.numpy(),
         }
         return ResultTable(pa.table(columns))
+
+    # Keeping it
+
+    def _settled(self) -> L:
+        """What was learned, with all that was added and found out since."""
+        return self.learned.compacted(self.growing) if self.growing.additions else self.learned
+
+    def _fold(self, learned: L) -> None:
+        """Swap to a state that has all additions in it, in the run's files first."""
+        run, store = self.growing.place, self.growing.store
+        if store is None:
+            past = [replace(a, folded=True) for a in self.growing.log()]
+            self._swap(learned, past=past, place=run)
+            return
+        assert run is not None
+        origin = {"base": store.base, "additions": store.last}
+        try:
+            write_bundle(learned.to_bundle(), bundle_folder(run), origin)
+            store.fold(bundle_id(run))
+        except BaseException:
+            if bundle_id(run) != store.base:
+                self.close()  # the new bundle is in place: load it to go on
+            raise
+        self._swap(learned, place=run, durable=True)
+        self.growing.store = store
+
+    def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
+        """Write ``run/bundle``: weights, vectors, labels, graphs and what was held out, no pickle.
+
+        The model itself stays as it is.
+        """
+        target, growing = Path(run), self.growing
+        if growing.durable and growing.place and target.resolve() == growing.place.resolve():
+            raise ConfigError(f"{run}: what is added is kept there already; compact() tidies it up")
+        if (target / STORE / STORE_FILE).exists():
+            raise InputError(
+                "this run has additions, which belong to its own bundle",
+                file=target,
+                remedy="save to another folder",
+            )
+        write_bundle(self._settled().to_bundle(results), target / "bundle")
+
+    def sync(self) -> int:
+        """Take in what another process has added to the run; how many additions that were.
+
+        If it was compacted meanwhile, or something was taken back, it is loaded again.
+        """
+        growing = self.growing
+        try:
+            return growing.sync()
+        except BundleError:
+            if growing.durable or growing.place is None:
+                raise
+            before = growing.last
+            self._growing, self._derived = self.load(growing.place, self.device).growing, {}
+            return sum(addition.number > before for addition in self.growing.log())
+
+    @classmethod
+    def load(
+        cls,
+        run: str | PathLike[str],
+        device: str | torch.device = "auto",
+        *,
+        durable: bool = False,
+    ) -> Self:
+        """Read what :meth:`save` wrote, and what was added since; nothing is written.
+
+        Args:
+            run: the folder of a run, or the bundle itself.
+            durable: what :meth:`add` takes in is kept in the run before it returns. One process at
+                a time can do so, others may load and ask meanwhile. Without it additions are in
+                this process alone.
+        """
+        opened, chosen = open_bundle(run, write=durable), pick_device(device)
+        for more in (True, True, True, False):
+            try:
+                growing = cls.learned_type.opened(opened, cls.kind, chosen, durable)
+                break
+            except BundleError:
+                if opened.is_current() or not more:
+                    raise
+                opened = open_bundle(Path(opened), write=durable)  # compacted meanwhile
+        model = cls(growing.learned.config, chosen)
+        model._growing = growing
+        return model
+
+    def close(self) -> None:
+        """Let another process add to the run."""
+        if self._growing is not None and self.growing.store is not None:
+            self.growing.store.close()
+            self.growing.store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,17 +18,21 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph
 from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
+from decentrl.errors import BundleError, ConfigError
 from decentrl.graph.view import relations_of
-from decentrl.growth.growing_graph import Growing, Trained, whole
+from decentrl.growth.growing_graph import Growing, GrowingGraph, whole
 from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import cuda_devices
-from decentrl.storage.bundle import Bundle
+from decentrl.storage.additions import Store
+from decentrl.storage.bundle import Bundle, Manifest, read_bundle
 from decentrl.storage.card import model_card, quality_of
-from decentrl.storage.kinds import AnyTask
+from decentrl.storage.kinds import AnyTask, KindName
 from decentrl.storage.mapped import MappedRows, mapped_rows
 from decentrl.views.part import Mask
 
+STORE = "store"
+"""The folder of a run that keeps what was added."""
 SIDE = ""
 """Name of the one graph of a predictor, where an aligner has two sides."""
 
@@ -43,11 +48,6 @@ def graphs_of(task: AnyTask) -> dict[str, tuple[KnowledgeGraph, Ids]]:
 def all_triples(graph: KnowledgeGraph, arrived: Ids) -> Ids:
     """The triples of a graph, those of training first."""
     return np.concatenate((graph.triples, arrived))
-
-
-def _start(side: str) -> str:
-    """What the names of a side's memories begin with in a bundle."""
-    return f"{side}." if side else ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,6 +127,30 @@ class Learned(ABC):
             **cls._parts_of(bundle, device),
         )
 
+    @classmethod
+    def opened(
+        cls, opened: Manifest, kind: KindName, device: torch.device, durable: bool
+    ) -> Growing:
+        """What a run or a bundle holds, with its additions; see :meth:`GrowingModel.load`."""
+        bundle = read_bundle(opened, kind)
+        if durable:
+            must_grow(bundle.config)
+        learned, place = cls.from_bundle(bundle, device), Path(opened)
+        if opened.folder == place:
+            if durable:
+                raise ConfigError(f"{place}: this is a bundle; give the run that it belongs to")
+            return Growing(learned)
+        store = Store(place / STORE, opened.id, write=durable, grown_from=opened.origin)
+        try:
+            if durable and not opened.is_current():
+                raise BundleError(
+                    f"{opened.folder}: this bundle was replaced just now; load it again"
+                )
+            return Growing(learned, store, place=place, durable=durable)
+        except BaseException:
+            store.close()
+            raise
+
     def to_bundle(self, results: Sequence[dict[str, Any]] = ()) -> Bundle[Any, Any]:
         """Everything there is, to be written."""
         weights, matching = self._tensors()
@@ -146,13 +170,9 @@ class Learned(ABC):
     def _memories(self) -> Mapping[str, Tensor]:
         return self._made_memory() if self.stored is None else self.stored
 
-    @cached_property
-    def _mapped_memories(self) -> Mapping[str, MappedRows]:
-        return mapped_rows(self._memories)
-
     def memory(self, side: str) -> dict[str, MappedRows]:
         """What newcomers read of each entity of a side, by name."""
-        every, start = self._mapped_memories.items(), _start(side)
+        every, start = mapped_rows(self._memories).items(), side and f"{side}."
         return {name.removeprefix(start): x for name, x in every if name.startswith(start)}
 
     @property
@@ -163,20 +183,20 @@ class Learned(ABC):
     def newcomers(self) -> Newcomers:
         """What makes rows of new entities."""
         must_grow(self.config)
-        graphs = [graph for graph, _ in graphs_of(self.task).values()]
-        seen = [relations_of(graph.triples, len(graph.relations)) for graph in graphs]
+        graphs = graphs_of(self.task).values()
+        seen = [relations_of(graph.triples, len(graph.relations)) for graph, _ in graphs]
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             return self._newcomers(np.concatenate(seen))
 
     # With all that was added
 
-    def sides(self) -> dict[str, Trained]:
-        """The graphs as they were trained, by the side's name."""
-        found: dict[str, Trained] = {}
+    def sides(self) -> dict[str, GrowingGraph]:
+        """The graphs as they were trained, by the side's name; new objects, to grow."""
+        found: dict[str, GrowingGraph] = {}
         shift = 0
         for side, (graph, arrived) in graphs_of(self.task).items():
             memory = partial(self.memory, side)
-            found[side] = Trained(graph, arrived, self.vectors[side], memory, shift)
+            found[side] = GrowingGraph(graph, arrived, self.vectors[side], memory, shift)
             shift += len(graph.relations)
         return found
 
@@ -184,8 +204,8 @@ class Learned(ABC):
         """The state in which all that was added is part of what was trained."""
         memory = dict(self.shared)
         for side, graph in growing.sides.items():
-            rows = graph.memory(growing.model)
-            memory |= {_start(side) + name: tensor for name, tensor in rows.items()}
+            rows, start = graph.memory(growing.model), side and f"{side}."
+            memory |= {start + name: tensor for name, tensor in rows.items()}
         return replace(
             self.grown(growing),
             vectors={side: graph.vectors for side, graph in growing.sides.items()},

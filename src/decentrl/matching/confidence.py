@@ -7,7 +7,7 @@ wrong, so a match whose confidence is too low is better left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,18 +22,7 @@ PENALTY = 0.1
 """L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
 
-class Evidence(NamedTuple):
-    """Each row's best pair: what its confidence is computed from.
-
-    ``found`` is int64[n], the best column, -1 where there is none. ``features`` is float64[n, F],
-    as named by ``FEATURES``, NaN where nothing was found.
-    """
-
-    found: Tensor
-    features: Tensor
-
-
-def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
+def evidence(scores: SparseScores, cosine: SparseScores) -> tuple[Tensor, Tensor]:
     """Find each row's best column j by ``scores``, and the features of that pair.
 
     Features: score(i, j); its margin over the second best score of row i; cos(i, j); its margin
@@ -42,6 +31,9 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
 
     Args:
         scores, cosine: of the same pairs, n × m.
+    Returns:
+        j, int64[n], -1 where there is none, and the features, float64[n, F], named as in
+        ``FEATURES``, NaN where nothing was found.
     """
     assert (scores.shape, len(scores)) == (cosine.shape, len(cosine))
     places = scores.places(2)
@@ -64,7 +56,7 @@ def evidence(scores: SparseScores, cosine: SparseScores) -> Evidence:
     )
     found = places.new_full((len(places),), -1)
     found[known] = column
-    return Evidence(found.cpu(), features.cpu())
+    return found.cpu(), features.cpu()
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +101,12 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
     """
     found = ~features.isnan().any(1)
     features, labels = features[found].double(), correct[found].double()
-    mean, scale = _standard(features)
+    mean, scale = features.new_zeros(features.shape[1]), features.new_ones(features.shape[1])
+    if len(features):
+        mean, scale = features.mean(0), features.std(0, correction=0)
+        # The mean of equal numbers may be a rounding error away from them.
+        constant = scale <= 1e-12 * features.abs().amax(0)
+        scale = scale.where(~constant, 1.0)
     ones = features.new_ones(len(features), 1)
     weights = _logistic(torch.cat(((features - mean) / scale, ones), dim=1), labels)
     return Confidence(weights[:-1], weights[-1].item(), mean, scale, threshold=0.5)
@@ -158,16 +155,6 @@ def calibration(confidence: Tensor, correct: Tensor) -> dict[str, float]:
         "mean": confidence.mean().item(),
         "right": correct.double().mean().item(),
     }
-
-
-def _standard(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each feature, float64[F]; 1 for one that is constant."""
-    if not len(features):
-        return features.new_zeros(features.shape[1]), features.new_ones(features.shape[1])
-    mean, scale = features.mean(0), features.std(0, correction=0)
-    # The mean of equal numbers may be a rounding error away from them.
-    constant = scale <= 1e-12 * features.abs().amax(0)
-    return mean, scale.where(~constant, 1.0)
 
 
 def _logistic(inputs: Tensor, labels: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def answer(
     scores, columns = (part.cpu() for part in pairs.best(top))
     sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     if confidence is not None:
-        sure = confidence(evidence(pairs, cosines).features)
+        sure = confidence(evidence(pairs, cosines)[1])
     if (choose := ASSIGNMENTS[assign]) is not None:
         taken, best = choose(pairs), columns[:, 0]
         own = pairs.columns == taken[pairs.rows]

@@ -42,7 +42,7 @@ class Scores:
     def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
         """Cosine similarity of vectors of length 1."""
         kept = None
-        if fits(len(left), len(right), left, budget):
+        if len(left) * len(right) * left.element_size() <= budget:
             kept = torch.mm(left, right.t(), out=empty_matrix(len(left), len(right), left))
         return cls(left, right, budget, kept=kept)
 
@@ -222,11 +222,6 @@ def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
         return
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         yield pool.map
-
-
-def fits(n: int, m: int, like: Tensor, budget: int) -> bool:
-    """Whether an n × m matrix of this type keeps to a budget of bytes."""
-    return n * m * like.element_size() <= budget
 
 
 def empty_matrix(n: int, m: int, like: Tensor) -> Tensor:
