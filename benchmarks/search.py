@@ -24,7 +24,8 @@ import numpy as np
 import torch
 
 from decentrl import Aligner, AlignmentTask, Config, load_dataset
-from decentrl.training.unlinked import Unlinked, held_out_ranks, validation_metrics
+from decentrl.evaluation.metrics import summary
+from decentrl.training.unlinked import VALIDATED, Unlinked, held_out_ranks
 
 MATCHERS = ("csls", "sinkhorn")
 NAMES = ("hits@1", "mrr")
@@ -49,7 +50,7 @@ def measure(job: tuple[str, str, int, bool]) -> tuple[str, list[float]]:
     values = []
     for matcher in MATCHERS:
         matching = replace(config, matcher=matcher)
-        found = validation_metrics(held_out_ranks(vectors, unlinked, valid, matching))
+        found = summary(held_out_ranks(vectors, unlinked, valid, matching), VALIDATED)
         values += [found[name] for name in NAMES]
     return line, values + [row["hits@1"] for row in aligner.rounds]
 

@@ -17,6 +17,8 @@ from decentrl.growth.alignment_state import SIDES
 from decentrl.matching.similarity import Scores, csls
 from studies.layout import DEGREE_NAMES, DEGREES
 
+NAMES = ("hits@1", "hits@10", "mr", "mrr")
+
 
 def by_degree(task: AlignmentTask, ranks: Ranks) -> list[dict[str, Any]]:
     """Metrics of the left test entities by the number of triples they are in.
@@ -32,7 +34,7 @@ def by_degree(task: AlignmentTask, ranks: Ranks) -> list[dict[str, Any]]:
         inside = (mine >= first) & (mine <= (last or mine.max(initial=first)))
         if inside.any():
             found = ranks[torch.from_numpy(inside)]
-            rows.append({"name": name, "n": int(inside.sum()), **summary(found, (1, 10))})
+            rows.append({"name": name, "n": int(inside.sum()), **summary(found, NAMES)})
     return rows
 
 
@@ -64,4 +66,4 @@ def by_layer(aligner: Aligner) -> list[dict[str, Any]]:
 def _csls(left: Tensor, right: Tensor, aligner: Aligner) -> dict[str, float]:
     left, right = (F.normalize(x.to(aligner.device), dim=1) for x in (left, right))
     scores = csls(Scores.cosine(left, right), aligner.config.matching.csls_k)
-    return summary(rank(scores, torch.arange(len(left), device=aligner.device)), (1, 10))
+    return summary(rank(scores, torch.arange(len(left), device=aligner.device)), NAMES)

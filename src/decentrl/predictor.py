@@ -21,7 +21,8 @@ from decentrl.data.results import Evaluation, ResultTable
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.filtered import rank_answers
-from decentrl.evaluation.groups import answer_metrics, frequency_scores, metrics_by_group
+from decentrl.evaluation.groups import frequency_scores, metrics_by_group
+from decentrl.evaluation.metrics import ANSWERS, summary
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
@@ -250,7 +251,8 @@ class Predictor(GrowingModel[PredictionState]):
         splits, test = self._splits, self._test(triples)
         asked, known = splits.queries(test), splits.true(test)
         scores = frequency_scores(splits.queries(splits.train), splits.n_entities)
-        return answer_metrics(rank_answers(lambda _, r: scores[r], asked, known, splits.n_entities))
+        ranks = rank_answers(lambda _, r: scores[r], asked, known, splits.n_entities)
+        return summary(ranks, ANSWERS)
 
     def confidence(self, triples: TripleSource | None = None) -> dict[str, float]:
         """How well probabilities are calibrated on triples, by default those to test on; empty if

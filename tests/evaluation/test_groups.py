@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from decentrl.evaluation.groups import answer_metrics, metrics_by_group
+from decentrl.evaluation.groups import metrics_by_group
+from decentrl.evaluation.metrics import ANSWERS, summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.queries import Queries
 
@@ -30,14 +31,14 @@ def test_every_answer_is_in_one_group_of_each_kind() -> None:
         ("relation", 0): 2,
         ("relation", 1): 2,
     }
-    assert rows[0] == {"group": "all", "name": "all", "n": 4} | answer_metrics(RANKS)
+    assert rows[0] == {"group": "all", "name": "all", "n": 4} | summary(RANKS, ANSWERS)
 
 
 def test_a_group_has_the_metrics_of_its_answers() -> None:
     rows = {row["name"]: row for row in metrics_by_group(ASKED, RANKS, KNOWN, None)}
     # The questions are (0, 2, ?), (3, 1, ?), (4, 0, ?) and (4, 3, ?).
     for name, chosen in {"tail": [1, 2], "head": [0, 3], 0: [0, 2], 1: [1, 3]}.items():
-        expected = answer_metrics(RANKS[torch.tensor(chosen)])
+        expected = summary(RANKS[torch.tensor(chosen)], ANSWERS)
         assert {key: rows[name][key] for key in expected} == expected
 
 

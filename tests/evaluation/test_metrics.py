@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decentrl.evaluation.metrics import HITS, hits, mean_rank, reciprocal_rank, summary
+from decentrl.evaluation.metrics import hits, mean_rank, reciprocal_rank, summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.matching.similarity import Scores
 
@@ -54,7 +54,7 @@ def test_a_summary_is_the_mean_of_the_formulas(counts: list[tuple[int, int]]) ->
     ranks = Ranks(*torch.tensor(counts).T)
     found = summary(ranks)
     n = len(counts)
-    for k in HITS:
+    for k in (1, 5, 10, 50):
         share = sum(Fraction(min(max(k - b, 0), t), t) for b, t in counts) / n
         assert found[f"hits@{k}"] == pytest.approx(float(share), rel=1e-12)
     assert found["mr"] == pytest.approx(sum(b + (t + 1) / 2 for b, t in counts) / n, rel=1e-12)

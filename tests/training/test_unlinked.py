@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.confidence import choose_threshold, evidence
 from decentrl.matching.matches import best_pairs
 from decentrl.training import unlinked as unlinked_module
 from decentrl.training.unlinked import (
+    VALIDATED,
     Unlinked,
     found_links,
     held_out_ranks,
     learn_confidence,
-    validation_metrics,
     worth_keeping,
 )
 
@@ -111,7 +112,7 @@ def test_held_out_links_are_ranked_among_all_unlinked_entities(matcher: str, noi
     known = np.stack((np.arange(8), size + np.arange(8)), axis=1)
     valid = np.stack((np.arange(10, 22), size + np.arange(10, 22)), axis=1)
     unlinked = Unlinked.of(size, known, valid, np.arange(2 * size))
-    found = validation_metrics(held_out_ranks(vectors, unlinked, valid, config))
+    found = summary(held_out_ranks(vectors, unlinked, valid, config), VALIDATED)
 
     left, right = range(8, size), range(size + 8, 2 * size)
     cosine = np.array([[float(vectors[i] @ vectors[j]) for j in right] for i in left])
@@ -127,7 +128,7 @@ def test_candidates_that_cannot_be_told_apart_share_their_ranks() -> None:
     vectors = torch.ones(8, 1)
     valid = np.array([(0, 4), (1, 5)])
     unlinked = Unlinked.of(4, valid[:0], valid, np.arange(8))
-    found = validation_metrics(held_out_ranks(vectors, unlinked, valid, MatchingConfig()))
+    found = summary(held_out_ranks(vectors, unlinked, valid, MatchingConfig()), VALIDATED)
     assert found["hits@1"] == pytest.approx(1 / 4)
     assert found["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
 

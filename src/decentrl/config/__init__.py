@@ -4,31 +4,16 @@ A preset is a TOML file that names only what differs from the defaults, which ar
 preset ``strong``.
 """
 
-from decentrl.config.alignment import Config, MatchingConfig
-from decentrl.config.prediction import PredictionConfig
-from decentrl.config.registry import Encoders, must_grow
-from decentrl.config.settings import (
-    DEFAULT_PRESET,
-    Settings,
-    preset_names,
-    read_preset,
-    setting,
-    to_toml,
-)
-from decentrl.config.shared import EncoderSettings, Steps
-
-__all__ = [
-    "DEFAULT_PRESET",
-    "Config",
-    "EncoderSettings",
-    "Encoders",
-    "MatchingConfig",
-    "PredictionConfig",
-    "Settings",
-    "Steps",
-    "must_grow",
-    "preset_names",
-    "read_preset",
-    "setting",
-    "to_toml",
-]
+from decentrl.config.alignment import Config as Config
+from decentrl.config.alignment import MatchingConfig as MatchingConfig
+from decentrl.config.prediction import PredictionConfig as PredictionConfig
+from decentrl.config.registry import Encoders as Encoders
+from decentrl.config.registry import must_grow as must_grow
+from decentrl.config.settings import DEFAULT_PRESET as DEFAULT_PRESET
+from decentrl.config.settings import Settings as Settings
+from decentrl.config.settings import preset_names as preset_names
+from decentrl.config.settings import read_preset as read_preset
+from decentrl.config.settings import setting as setting
+from decentrl.config.settings import to_toml as to_toml
+from decentrl.config.shared import EncoderSettings as EncoderSettings
+from decentrl.config.shared import Steps as Steps

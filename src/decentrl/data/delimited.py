@@ -50,7 +50,9 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
     if order is not None:
         columns = tuple(columns[i] for i in order)
     # A quoted label may span several lines.
-    return Table(file, columns, lambda row: _first_line(data, file, row + skip))
+    return Table(
+        file, columns, lambda row: next(islice(_records(data, file, "csv"), row + skip, None))[0]
+    )
 
 
 def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.ChunkedArray, ...] | None:
@@ -130,11 +132,6 @@ def _records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str
         raise InputError(
             f"malformed CSV ({error})", file=file, line=line, remedy="check the quotes"
         ) from None
-
-
-def _first_line(data: bytes, file: Path, record: int) -> int:
-    """The line on which a CSV record, counted from 0, starts."""
-    return next(islice(_records(data, file, "csv"), record, None))[0]
 
 
 def _decode(data: bytes, file: Path) -> str:

@@ -10,18 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from decentrl.evaluation.metrics import summary
+from decentrl.evaluation.metrics import ANSWERS, summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 
 Mask = npt.NDArray[np.bool_]
-
-
-def answer_metrics(ranks: Ranks) -> dict[str, float]:
-    """MRR, Hits@1, Hits@3, Hits@10 and mean rank."""
-    found = summary(ranks, (1, 3, 10))
-    return {name: found[name] for name in ("mrr", "hits@1", "hits@3", "hits@10", "mr")}
 
 
 def metrics_by_group(
@@ -56,7 +50,7 @@ def metrics_by_group(
     groups += [("relation", x, relations == x) for x in np.unique(relations).tolist()]
     return [
         {"group": group, "name": name, "n": int(mask.sum())}
-        | answer_metrics(ranks[torch.from_numpy(mask)])
+        | summary(ranks[torch.from_numpy(mask)], ANSWERS)
         for group, name, mask in groups
         if mask.any()
     ]

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from decentrl.evaluation.ranks import Ranks
 
-HITS = (1, 5, 10, 50)
+LINKS = ("hits@1", "hits@5", "hits@10", "hits@50", "mr", "mrr")
+"""Metrics of alignment."""
+ANSWERS = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
+"""Metrics of prediction."""
 
 
 def hits(ranks: Ranks, k: int) -> Tensor:
@@ -32,9 +35,8 @@ def reciprocal_rank(ranks: Ranks) -> Tensor:
     return (harmonic[ranks.better + ranks.tied] - harmonic[ranks.better]) / ranks.tied
 
 
-def summary(ranks: Ranks, at: Sequence[int] = HITS) -> dict[str, float]:
-    """Mean metrics ``hits@k``, ``mr`` and ``mrr``; fractions, not per cent."""
-    result = {f"hits@{k}": hits(ranks, k).mean().item() for k in at}
-    result["mr"] = mean_rank(ranks).mean().item()
-    result["mrr"] = reciprocal_rank(ranks).mean().item()
-    return result
+def summary(ranks: Ranks, names: Sequence[str] = LINKS) -> dict[str, float]:
+    """Mean metrics by name: ``hits@k``, ``mr`` and ``mrr``; fractions, not per cent."""
+    others = {"mr": mean_rank, "mrr": reciprocal_rank}
+    values = (others[x](ranks) if x in others else hits(ranks, int(x[5:])) for x in names)
+    return {name: value.mean().item() for name, value in zip(names, values, strict=True)}

@@ -33,6 +33,15 @@ class Neighbourhood:
     later: NDArray[np.bool_]
     dropped: Ids | None = None
 
+    @classmethod
+    def of(cls, triples: Ids, new: Ids, n_later: int, dropped: Ids | None) -> Neighbourhood:
+        """The part of a graph with these triples, of which the first ``n_later`` came later."""
+        entities = np.union1d(triples[:, [0, 2]], new)
+        local = triples.copy()
+        local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
+        later = np.arange(len(local)) < n_later
+        return cls(entities, local, np.isin(entities, new), later, dropped)
+
     @property
     def made(self) -> Ids:
         """The ids of the entities to be encoded, increasing."""
@@ -126,16 +135,7 @@ class Arrivals:
             more = self._rows(sorted(self._places(near.tolist()) - places))
             n_later += len(more)
             triples = np.concatenate((triples, more, self._base_of(near)))
-        entities = np.union1d(triples[:, [0, 2]], new)
-        local = triples.copy()
-        local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
-        return Neighbourhood(
-            entities,
-            local,
-            np.isin(entities, new),
-            np.arange(len(local)) < n_later,
-            self.dropped if around else None,
-        )
+        return Neighbourhood.of(triples, new, n_later, self.dropped if around else None)
 
     @cached_property
     def dropped(self) -> Ids:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decentrl.data.vocabulary import Ids
 from decentrl.growth.growing_graph import Growing
 from decentrl.views.base import INPUTS, STATES
 
@@ -91,7 +90,10 @@ def _expected(growing: Growing) -> dict[str, float] | None:
         rng = np.random.default_rng(0)
         new = graph.arrivals.new_entities()
         old = np.flatnonzero(graph.arrivals.is_trained(np.arange(len(graph.entities))))
-        old, new = (_sample(ids, rng) for ids in (old, new))
+        old, new = (
+            ids if len(ids) <= SAMPLE else np.sort(rng.choice(ids, SAMPLE, replace=False))
+            for ids in (old, new)
+        )
         inputs = F.normalize(graph.take(model, INPUTS, old), dim=1)
         for name, ids in (("trained", old), ("induced", new)):
             if len(ids) and len(old) > 1:
@@ -101,7 +103,3 @@ def _expected(growing: Growing) -> dict[str, float] | None:
                 near[torch.from_numpy(ids[:, None] == old)] = -1
                 found[name].append(near.amax(1))
     return {name: torch.cat(parts).mean().item() for name, parts in found.items() if parts}
-
-
-def _sample(ids: Ids, rng: np.random.Generator) -> Ids:
-    return ids if len(ids) <= SAMPLE else np.sort(rng.choice(ids, SAMPLE, replace=False))

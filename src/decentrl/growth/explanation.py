@@ -83,19 +83,16 @@ Edge = tuple[int, int, str]
 
 def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
     """The neighbourhood of an entity from which its vector would be computed now."""
-    if not graph.arrivals.is_trained(np.array([entity]))[0]:
-        return graph.arrivals.neighbourhood(np.array([entity]), growing.model.reads_two_hops)
+    two_hops, own = growing.model.reads_two_hops, np.array([entity])
+    if not graph.arrivals.is_trained(own)[0]:
+        return graph.arrivals.neighbourhood(own, two_hops)
     triples = graph.arrivals.about(entity)
-    if growing.model.reads_two_hops:
+    if two_hops:
         near = np.setdiff1d(triples[:, [0, 2]], [entity])
         more = [graph.arrivals.about(int(end)) for end in near]
         triples = np.unique(np.concatenate((triples, *more)), axis=0)
-    entities = np.union1d(triples[:, [0, 2]], [entity])
-    local = triples.copy()
-    local[:, [0, 2]] = np.searchsorted(entities, triples[:, [0, 2]])
-    dropped = graph.arrivals.dropped if growing.model.reads_two_hops else None
     # Triples from before and after training count alike.
-    return Neighbourhood(entities, local, entities == entity, np.zeros(len(local), bool), dropped)
+    return Neighbourhood.of(triples, own, 0, graph.arrivals.dropped if two_hops else None)
 
 
 def _weights(

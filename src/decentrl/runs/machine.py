@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from typing import Any
 
@@ -16,7 +15,7 @@ def device_name(model: Any) -> str:
 
 
 def peak_memory(model: Any) -> int:
-    """Bytes: of the card where one was used, of the process otherwise; 0 if it is not known."""
+    """Bytes: of the card where one was used, of the process otherwise; 0 on Windows."""
     import torch
 
     if model.device.type == "cuda":
@@ -24,27 +23,6 @@ def peak_memory(model: Any) -> int:
     try:
         import resource
     except ImportError:  # Windows
-        return _windows_peak()
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-class _Counters(ctypes.Structure):
-    """``PROCESS_MEMORY_COUNTERS`` of Windows."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint32),
-        ("page_faults", ctypes.c_uint32),
-        ("peak_working_set", ctypes.c_size_t),
-        *((f"other_{i}", ctypes.c_size_t) for i in range(7)),
-    )
-
-
-def _windows_peak() -> int:
-    windows: Any = getattr(ctypes, "windll", None)
-    if windows is None:
-        return 0
-    counters = _Counters(size=ctypes.sizeof(_Counters))
-    process = ctypes.c_void_p(windows.kernel32.GetCurrentProcess())
-    found = windows.psapi.GetProcessMemoryInfo(process, ctypes.byref(counters), counters.size)
-    return int(counters.peak_working_set) if found else 0

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import DecentRLError, InputError
+from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
@@ -25,11 +26,11 @@ from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.training.loop import Row, train
 from decentrl.training.unlinked import (
+    VALIDATED,
     Unlinked,
     found_links,
     held_out_ranks,
     learn_confidence,
-    validation_metrics,
     worth_keeping,
 )
 from decentrl.views.base import Rows, TrainingData
@@ -212,9 +213,8 @@ class Pass:
             return None
         pool = self.unlinked(np.union1d(context.seen, self.valid))
         vectors = encoder.encode(self.structures["known"].of(encoder), self._all_links()).vectors
-        return validation_metrics(
-            held_out_ranks(vectors, pool, self.valid, context.config.matching)
-        )
+        ranks = held_out_ranks(vectors, pool, self.valid, context.config.matching)
+        return summary(ranks, VALIDATED)
 
 
 def planned_epochs(config: Config, validated: bool) -> int:
@@ -271,7 +271,7 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
             first.self_training_round()
         vectors = first.vectors("known")
         ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
-        rounds.append(validation_metrics(ranks))
+        rounds.append(summary(ranks, VALIDATED))
         mrr = [row["mrr"] for row in rounds]
         if best is None or (mrr[-1] >= mrr[0] and worth_keeping(ranks, best)):
             chosen, kept = number, first.state()

@@ -72,7 +72,6 @@ class PredictionObjective:
         seen = view.seen.cpu().numpy()
         self.n_entities = len(seen)
         self.seen = np.flatnonzero(seen)
-        self._column = np.full(len(seen), -1)
         chosen = np.random.default_rng(config.seed).permutation(len(valid))[:VALIDATED]
         self.valid = Queries.of(valid[np.sort(chosen)], n_relations)
         self._ahead: list[Ids] = []
@@ -126,7 +125,6 @@ class PredictionObjective:
         rows, index = queries.places(batch)
         answers = queries.answers[index]
         candidates = self._candidates(answers, rng)
-        self._column[candidates] = np.arange(len(candidates))
         entities, relations = queries.entities[batch], queries.relations[batch]
         uses = np.bincount(entities[rows], minlength=self.n_entities)
         uses += np.bincount(answers, minlength=self.n_entities)
@@ -135,8 +133,8 @@ class PredictionObjective:
         if self.model.distillation is not None:
             wrong = rng.choice(self.seen, self.config.distillation.negatives)
         parts = (
-            entities, relations, rows, answers, self._column[answers], candidates,
-            used, uses[used], taught, wrong,
+            entities, relations, rows, answers, np.searchsorted(candidates, answers),
+            candidates, used, uses[used], taught, wrong,
         )  # fmt: skip
         packed = torch.from_numpy(np.concatenate(parts)).to(self.view.seen.device)
         return _Step(*torch.split(packed, [len(part) for part in parts]))
@@ -212,8 +210,7 @@ class PredictionObjective:
             return scores
 
         ranks = rank_answers(score, self.valid, self.known, self.n_entities, device=x.device)
-        found = summary(ranks)
-        return {name: found[name] for name in ("mrr", "hits@1", "hits@10")}
+        return summary(ranks, ("mrr", "hits@1", "hits@10"))
 
 
 def _shared(made: Tensor, steps: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
-from decentrl.evaluation.metrics import reciprocal_rank, summary
+from decentrl.evaluation.metrics import reciprocal_rank
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
@@ -18,6 +18,9 @@ from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import top_pairs
+
+VALIDATED = ("hits@1", "hits@10", "mrr")
+"""Metrics of a validation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +57,6 @@ def held_out_ranks(
     scores = apply_matcher(unlinked.cosine(vectors), config.matcher, config)
     rows, targets = unlinked.places(valid, vectors.device)
     return rank(scores.rows(rows), targets)
-
-
-def validation_metrics(ranks: Ranks) -> dict[str, float]:
-    """Hits@1, Hits@10 and MRR, the metrics of a validation."""
-    found = summary(ranks)
-    return {name: found[name] for name in ("hits@1", "hits@10", "mrr")}
 
 
 def worth_keeping(now: Ranks, best: Ranks) -> bool:

@@ -89,7 +89,10 @@ class ExactIndex(Index):
         # Of a tensor a block is a view, which takes nothing beside its scores.
         numbers = len(queries) if isinstance(self.vectors, Tensor) else max(dim, len(queries))
         size = max(1, BLOCK // (4 * max(1, numbers)))
-        slack = _slack(queries, dim, scale, bias)
+        # How much two rough scores may be wrong together: in float32, summed in any order.
+        largest = 0.0 if bias is None or not len(bias) else bias.abs().max().item()
+        lengths = scale * queries.norm(dim=1, keepdim=True)
+        slack = ((dim + 4) * lengths + 4 * largest) * 2.0**-22
         best = nothing(queries, top)
         for start in range(0, n, size):
             ids = slice(start, min(start + size, n))
@@ -108,13 +111,6 @@ def nothing(queries: Tensor, top: int) -> Found:
     """What is found before anything was looked at."""
     scores = queries.new_full((len(queries), top), -torch.inf)
     return scores, torch.full_like(scores, -1, dtype=torch.int64)
-
-
-def _slack(queries: Tensor, dim: int, scale: float, bias: Tensor | None) -> Tensor:
-    """How much two rough scores may be wrong together, [b, 1]: in float32, summed in any order."""
-    largest = 0.0 if bias is None or not len(bias) else bias.abs().max().item()
-    lengths: Tensor = scale * queries.norm(dim=1, keepdim=True)
-    return ((dim + 4) * lengths + 4 * largest) * 2.0**-22
 
 
 def _candidates(rough: Tensor, top: int, known: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
