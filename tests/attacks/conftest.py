@@ -19,6 +19,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +29,11 @@ from typing import Any
 import pytest
 
 SCALE = float(os.environ.get("DECENTRL_TRIALS", "1"))
-SEED = int(os.environ.get("DECENTRL_SEED", "0"))
+SEED = os.environ.get("DECENTRL_SEED", "0")
+SETTINGS = (
+    "model.dim=6", "propagation.dim=8", "propagation.relation_dim=3",
+    "loss.entities=16", "training.epochs=2", "training.valid=0.0",
+)  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -61,6 +67,11 @@ class Found:
     hangs: int = 0  # over 30 s
     outside: int = 0  # writes outside the run
 
+    def take(self, story: dict[str, Any]) -> None:
+        """The counts that a script returned."""
+        for name in story.keys() & asdict(self).keys():
+            setattr(self, name, story[name])
+
     @property
     def clean(self) -> bool:
         return not (self.lost or self.silent or self.tracebacks or self.hangs or self.outside)
@@ -81,6 +92,53 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
     yield begin
     # Reports carry these from the workers of xdist too.
     request.node.user_properties += [("attack", asdict(one)) for one in found]
+
+
+Script = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def script(chance: random.Random) -> Script:
+    """Runs a script beside this file and returns what it found: its JSON.
+
+    Scripts of their own fork: so a child is at work a moment after the one before was killed.
+    """
+
+    def run(name: str, *arguments: object) -> dict[str, Any]:
+        done = subprocess.run(
+            [sys.executable, Path(__file__).with_name(name), *map(str, arguments)],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "DECENTRL_SEED": str(chance.random())},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def growing(
+    twins: dict[str, list[tuple[str, ...]]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """``run``: a small aligner; ``later``: triples that arrive. Nobody writes to them."""
+    from decentrl.aligner import Aligner
+    from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.knowledge_graph import KnowledgeGraph
+
+    folder = tmp_path_factory.mktemp("growing")
+    names = {f"http://left.org/{i}" for i in range(20, 40)}
+    known = [row for row in twins["left"] if not {row[0], row[2]} & names]
+    arriving = [row for row in twins["left"] if {row[0], row[2]} & names]
+    left = KnowledgeGraph.from_labels(*zip(*known, strict=True))
+    right = KnowledgeGraph.from_labels(*zip(*twins["right"], strict=True))
+    links = folder / "links.tsv"
+    links.write_text("".join(f"{a}\t{b}\n" for a, b in twins["links"] if a not in names))
+    task = AlignmentTask.read(left, right, links)
+    Aligner.from_preset("strong", *SETTINGS, device="cpu").fit(task).save(folder / "run")
+    for name, rows in {"left": known, "right": twins["right"], "later": arriving}.items():
+        text = "".join("\t".join(row) + "\n" for row in rows)
+        (folder / f"{name}.tsv").write_text(text, "utf-8")
+    return {"run": folder / "run", "later": folder / "later.tsv"}
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -5,8 +5,9 @@ A script of its own, because it forks. Usage:
     python kill_growing.py RUN FOLDER KILLS TRIPLES.tsv
 
 Each child opens the run in FOLDER for adding, goes on where the log ends, and acknowledges every
-addition through a pipe; every seventh is followed by compacting. It is killed by SIGKILL at a
-random moment. The JSON on stdout has how often it was killed and what was wrong, if anything.
+addition through a pipe; every seventh is followed by compacting, every 21st by a refresh. It is
+killed by SIGKILL at a random moment. The JSON on stdout has how often it was killed, how many
+acknowledged additions were lost, and what else was wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import torch
 
 from decentrl.aligner import Aligner
 
-COMPACT = 7
+COMPACT, REFRESH = 7, 21
+State = dict[str, torch.Tensor]
 
 
 def stream(file: Path) -> list[list[tuple[str, ...]]]:
@@ -39,14 +41,24 @@ def stream(file: Path) -> list[list[tuple[str, ...]]]:
     return parts
 
 
-def add_all(run: Path, parts: list[Any], acknowledge: Any, limit: int | None = None) -> None:
+def fold(aligner: Aligner) -> None:
+    """Compact or refresh if it is time; that is seen from the log, also after a kill."""
+    log = aligner.log()
+    if log and len(log) % COMPACT == 0 and not log[-1].folded:
+        if len(log) % REFRESH == 0:
+            aligner.refresh()
+        else:
+            aligner.compact()
+
+
+def add_all(run: Path, parts: list[Any], acknowledge: Any) -> None:
     with Aligner.load(run, device="cpu", durable=True) as aligner:
+        fold(aligner)
         done = len(aligner.log())
-        for number, part in enumerate(parts[done:limit], start=done + 1):
+        for number, part in enumerate(parts[done:], start=done + 1):
             aligner.add(part, side="left", source=f"part {number}")
             acknowledge(number)
-            if number % COMPACT == 0:
-                aligner.compact()
+            fold(aligner)
 
 
 def child(run: Path, parts: list[Any]) -> tuple[int, int]:
@@ -65,36 +77,40 @@ def child(run: Path, parts: list[Any]) -> tuple[int, int]:
         os._exit(code)
 
 
-def expected_after(whole: list[dict[str, torch.Tensor]], run: Path) -> str:
+def vectors(aligner: Aligner) -> State:
+    side = aligner.growing.sides["left"]
+    return dict(zip(side.entities, side.vectors.clone(), strict=True))
+
+
+def same(found: State, expected: State) -> bool:
+    return found.keys() == expected.keys() and all(
+        torch.equal(found[label], row) for label, row in expected.items()
+    )
+
+
+def differences(whole: list[dict[bool, State]], run: Path) -> str:
     """What is wrong with a run, compared with the uninterrupted one after as many additions."""
     aligner = Aligner.load(run, device="cpu")
     log = aligner.log()
     if [addition.source for addition in log] != [f"part {i + 1}" for i in range(len(log))]:
         return "the log has gaps"
-    side = aligner.growing.sides["left"]
-    found = dict(zip(side.entities, side.vectors, strict=True))
-    expected = whole[len(log)]
-    if found.keys() != expected.keys():
-        return "other entities"
-    if not all(torch.equal(found[label], row) for label, row in expected.items()):
-        return "other vectors"
-    return ""
+    expected = whole[len(log)][bool(log and log[-1].folded)]
+    return "" if same(vectors(aligner), expected) else "other vectors"
 
 
 def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
-    parts, chance = stream(file), random.Random()
-    whole: list[dict[str, torch.Tensor]] = []
+    parts, chance = stream(file), random.Random(os.environ["DECENTRL_SEED"])
+    whole: list[dict[bool, State]] = []  # before and after the additions are in the bundle
     plain = Path(shutil.copytree(source, folder / "whole"))
     with Aligner.load(plain, device="cpu", durable=True) as aligner:
         for number in range(len(parts) + 1):
             if number:
                 aligner.add(parts[number - 1], side="left", source=f"part {number}")
-            side = aligner.growing.sides["left"]
-            whole.append(dict(zip(side.entities, side.vectors.clone(), strict=True)))
-            if number and number % COMPACT == 0:
-                aligner.compact()
-    run, done, wrong, rounds = folder / "run", 0, [], 0
+            whole.append({False: vectors(aligner)})
+            fold(aligner)
+            whole[-1][True] = vectors(aligner)
+    run, done, lost, wrong, rounds = folder / "run", 0, 0, [], 0
     while done < kills:
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(source, run)
@@ -107,17 +123,18 @@ def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
             with os.fdopen(pipe, "rb") as told:
                 acknowledged = max([acknowledged, *told.read()])
             done += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-            problem = expected_after(whole, run)
+            problem = differences(whole, run)
             there = len(Aligner.load(run, device="cpu").log())
             # One that was written but not acknowledged may be there, from this child.
-            if not acknowledged <= there <= max(acknowledged, before) + 1:
+            lost += max(0, acknowledged - there)
+            if there > max(acknowledged, before) + 1:
                 problem = f"{acknowledged} were acknowledged, {there} are there"
             before = there
             if problem:
                 wrong.append(problem)
     add_all(run, parts, lambda _: None)
-    wrong += [problem for problem in [expected_after(whole, run)] if problem]
-    return {"kills": done, "wrong": wrong, "rounds": rounds, "additions": len(parts)}
+    wrong += [problem for problem in [differences(whole, run)] if problem]
+    return {"kills": done, "lost": lost, "wrong": wrong, "rounds": rounds}
 
 
 if __name__ == "__main__":
