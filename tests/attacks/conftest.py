@@ -68,7 +68,8 @@ class Found:
     outside: int = 0  # writes outside the run
 
     def take(self, story: dict[str, Any]) -> None:
-        """The counts that a script returned."""
+        """The counts that a script returned; all else that it found wrong was silent."""
+        self.silent = len(story.get("wrong", ()))
         for name in story.keys() & asdict(self).keys():
             setattr(self, name, story[name])
 

@@ -2,12 +2,14 @@
 
 A script of its own, because it forks. Usage:
 
-    python kill_growing.py RUN FOLDER KILLS TRIPLES.tsv
+    python kill_growing.py kill|copy RUN FOLDER TIMES TRIPLES.tsv
 
-Each child opens the run in FOLDER for adding, goes on where the log ends, and acknowledges every
-addition through a pipe; every seventh is followed by compacting, every 21st by a refresh. It is
-killed by SIGKILL at a random moment. The JSON on stdout has how often it was killed, how many
-acknowledged additions were lost, and what else was wrong.
+``kill``: each child opens the run in FOLDER for adding, goes on where the log ends, and
+acknowledges every addition through a pipe; every seventh is followed by compacting, every 21st by a
+refresh. It is killed by SIGKILL at a random moment. ``copy``: the run is copied while a child adds,
+in turn as it lies there, which may give a copy that is refused, and under the lock of writers. The
+JSON on stdout has how often that was done, how many acknowledged additions were lost, and what else
+was wrong.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from decentrl.aligner import Aligner
+from decentrl.errors import BundleError, DecentRLError
 
 COMPACT, REFRESH = 7, 21
 State = dict[str, torch.Tensor]
@@ -61,7 +67,19 @@ def add_all(run: Path, parts: list[Any], acknowledge: Any) -> None:
             fold(aligner)
 
 
-def child(run: Path, parts: list[Any]) -> tuple[int, int]:
+def add_one_by_one(run: Path, parts: list[Any], acknowledge: Any) -> None:
+    """The same, each addition by one who opens the run, and waits while another holds the lock."""
+    number = 0
+    while number < len(parts):
+        with suppress(BundleError), Aligner.load(run, device="cpu", durable=True) as aligner:
+            aligner.add(parts[number], side="left", source=f"part {number + 1}")
+            number += 1
+            acknowledge(number)
+            fold(aligner)
+        time.sleep(0.005)
+
+
+def child(work: Any, run: Path, parts: list[Any]) -> tuple[int, int]:
     """The process id and the reading end of the pipe of one who adds."""
     read_end, write_end = os.pipe()
     process = os.fork()
@@ -71,7 +89,7 @@ def child(run: Path, parts: list[Any]) -> tuple[int, int]:
     os.close(read_end)
     code = 1
     try:
-        add_all(run, parts, lambda number: os.write(write_end, bytes([number])))
+        work(run, parts, lambda number: os.write(write_end, bytes([number])))
         code = 0
     finally:
         os._exit(code)
@@ -98,10 +116,9 @@ def differences(whole: list[dict[bool, State]], run: Path) -> str:
     return "" if same(vectors(aligner), expected) else "other vectors"
 
 
-def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
-    torch.set_num_threads(1)
-    parts, chance = stream(file), random.Random(os.environ["DECENTRL_SEED"])
-    whole: list[dict[bool, State]] = []  # before and after the additions are in the bundle
+def undisturbed(source: Path, folder: Path, parts: list[Any]) -> list[dict[bool, State]]:
+    """The vectors after each addition, before and after it is in the bundle."""
+    whole: list[dict[bool, State]] = []
     plain = Path(shutil.copytree(source, folder / "whole"))
     with Aligner.load(plain, device="cpu", durable=True) as aligner:
         for number in range(len(parts) + 1):
@@ -110,13 +127,18 @@ def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
             whole.append({False: vectors(aligner)})
             fold(aligner)
             whole[-1][True] = vectors(aligner)
+    return whole
+
+
+def kill(source: Path, folder: Path, kills: int, parts: list[Any]) -> dict[str, Any]:
+    whole, chance = undisturbed(source, folder, parts), random.Random(os.environ["DECENTRL_SEED"])
     run, done, lost, wrong, rounds = folder / "run", 0, 0, [], 0
     while done < kills:
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(source, run)
         acknowledged, before, rounds = 0, 0, rounds + 1
         while acknowledged < len(parts) and done < kills:
-            process, pipe = child(run, parts)
+            process, pipe = child(add_all, run, parts)
             time.sleep(chance.uniform(0, 0.25))
             os.kill(process, signal.SIGKILL)
             _, status = os.waitpid(process, 0)
@@ -134,10 +156,44 @@ def main(source: Path, folder: Path, kills: int, file: Path) -> dict[str, Any]:
                 wrong.append(problem)
     add_all(run, parts, lambda _: None)
     wrong += [problem for problem in [differences(whole, run)] if problem]
-    return {"kills": done, "lost": lost, "wrong": wrong, "rounds": rounds}
+    return {"trials": done, "lost": lost, "wrong": wrong, "rounds": rounds}
+
+
+def copy(source: Path, folder: Path, copies: int, parts: list[Any]) -> dict[str, Any]:
+    whole, chance = undisturbed(source, folder, parts), random.Random(os.environ["DECENTRL_SEED"])
+    run, again, done, lost, refused, wrong = folder / "run", folder / "copy", 0, 0, 0, []
+    while done < copies:
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(source, run)
+        process, pipe = child(add_one_by_one, run, parts)
+        acknowledged = max(os.read(pipe, 1))
+        while done < copies and os.waitpid(process, os.WNOHANG)[0] == 0:
+            time.sleep(chance.uniform(0, 0.1))
+            if select.select([pipe], [], [], 0)[0]:
+                acknowledged = max([acknowledged, *os.read(pipe, 65536)])
+            shutil.rmtree(again, ignore_errors=True)
+            locked = ["flock", run / "store" / "lock"] if done % 2 else []
+            code = subprocess.run([*locked, "cp", "-a", run, again], stderr=-3).returncode
+            done += 1
+            try:
+                problem = differences(whole, again)
+                there = len(Aligner.load(again, device="cpu").log())
+                if locked:
+                    lost += max(0, acknowledged - there)
+            except DecentRLError as error:
+                refused += 1
+                problem = str(error) if locked else ""
+            if problem or (locked and code):
+                wrong.append(f"{locked[:1]} {code}: {problem}")
+        os.close(pipe)
+        with suppress(ChildProcessError):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+    return {"trials": done, "lost": lost, "wrong": wrong, "refused": refused}
 
 
 if __name__ == "__main__":
-    print(
-        json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
-    )
+    torch.set_num_threads(1)
+    attack, run, folder, times, file = sys.argv[1:]
+    attacks = {"kill": kill, "copy": copy}
+    print(json.dumps(attacks[attack](Path(run), Path(folder), int(times), stream(Path(file)))))

@@ -118,7 +118,7 @@ def kill_while_adding(folder: Path, times: int) -> dict[str, Any]:
             seen = store.last
     with Store(folder, "bundle") as store:
         wrong += differences(store, 0)
-    return {"kills": kills, "lost": lost, "wrong": wrong, "additions": seen}
+    return {"trials": kills, "lost": lost, "wrong": wrong, "additions": seen}
 
 
 def kill_while_folding(folder: Path, times: int) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def kill_while_folding(folder: Path, times: int) -> dict[str, Any]:
                 if log != [(n, True) for n in range(1, last + 1)] or store.since(0):
                     wrong.append(f"fold {turn}: {log[-14:]}")
         base = new
-    return {"kills": kills, "lost": 0, "wrong": wrong, "folds": folds}
+    return {"trials": kills, "lost": 0, "wrong": wrong, "folds": folds}
 
 
 def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
             looks.add(seen)
     os.close(read_end)
     _, status = os.waitpid(child, 0)
-    return {"looks": len(looks), "code": os.waitstatus_to_exitcode(status), "wrong": wrong}
+    return {"trials": len(looks), "code": os.waitstatus_to_exitcode(status), "wrong": wrong}
 
 
 if __name__ == "__main__":
