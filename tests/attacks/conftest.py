@@ -156,12 +156,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                 }
     rows = [counts[kind] for kind in sorted(counts)]
     if rows and terminalreporter.config.option.markexpr == "attack":
-        width = max(len(row["kind"]) for row in rows)
         terminalreporter.section("attacks")
-        names = list(rows[0])[1:]
-        terminalreporter.write_line(" " * width + "".join(f"{name:>12}" for name in names))
+        names = list(rows[0])
+        # As in docs/reliability.md.
+        terminalreporter.write_line(f"| {' | '.join(names)} |")
+        terminalreporter.write_line(f"| --- |{' ---: |' * (len(names) - 1)}")
         for row in rows:
-            numbers = "".join(f"{row[name]:>12,}" for name in names)
-            terminalreporter.write_line(f"{row['kind']:<{width}}{numbers}")
+            numbers = (f"{row[name]:,}" for name in names[1:])
+            terminalreporter.write_line(f"| {row['kind']} | {' | '.join(numbers)} |")
     if file := os.environ.get("DECENTRL_ATTACKS"):
         Path(file).write_text(json.dumps(rows, indent=2) + "\n", "utf-8")

@@ -118,6 +118,7 @@ class Job:
 JOBS = [
     Job("add", ["add", "run", *ADDED, "--side", "left"], adds=True),
     Job("add --refresh", ["add", "run", *ADDED, "--side", "left", "--refresh"], adds=True),
+    Job("undo", ["undo", "run"]),
     Job("compact", ["compact", "run"]),
     Job("compact --refresh", ["compact", "run", "--refresh"]),
     *(

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from decentrl.aligner import Aligner
 
 
 def disturb(what: str, script: Any, folder: Path, trials: int, growing: dict[str, Path]) -> Any:
@@ -31,3 +39,30 @@ def test_signals(
     story = disturb("signals", script, tmp_path, trials, growing)
     attack.take(story)
     assert attack.clean, story["wrong"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.trials(1, 30)
+def test_the_real_command_interrupted_while_it_starts_or_works(
+    growing: dict[str, Path], trials: int, chance: random.Random, tally: Any, tmp_path: Path
+) -> None:
+    attack, run = tally("SIGINT to real processes"), tmp_path / "run"
+    command = [Path(sys.executable).with_name("decentrl"), "add", run, *[growing["later"]] * 5]
+    for _ in range(trials):
+        shutil.copytree(growing["run"], run, dirs_exist_ok=True)
+        shutil.rmtree(run / "store", ignore_errors=True)
+        process = subprocess.Popen(
+            [*command, "--side", "left"], stdout=-1, stderr=-1, text=True, cwd=tmp_path
+        )
+        # Not before Python itself has started.
+        while b"arrow" not in Path(f"/proc/{process.pid}/maps").read_bytes():
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 3))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        acknowledged, there = out.count(": addition "), len(Aligner.load(run).log())
+        attack.trials += 1
+        attack.tracebacks += "Traceback" in err
+        attack.lost += max(0, acknowledged - there)
+        attack.silent += process.returncode not in ({0, 130} if acknowledged == 5 else {130})
+        assert attack.clean, (process.returncode, out, err)
