@@ -28,6 +28,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +72,10 @@ def forked(arguments: list[str], prepare: Disturb, send: tuple[int, float] | Non
         for end in (ready[0], *out, *err):
             os.close(end)
         try:
+            for number in SIGNALS:  # the shell may have chosen to ignore some
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python does
             prepare()
             sys.argv = ["decentrl", *arguments]
             os.write(ready[1], b"1")
@@ -115,6 +120,7 @@ class Job:
     trains: bool = False
 
 
+# Those that read ask a run without a store: so the output file is the first that is written.
 JOBS = [
     Job("add", ["add", "run", *ADDED, "--side", "left"], adds=True),
     Job("add --refresh", ["add", "run", *ADDED, "--side", "left", "--refresh"], adds=True),
@@ -122,7 +128,7 @@ JOBS = [
     Job("compact", ["compact", "run"]),
     Job("compact --refresh", ["compact", "run", "--refresh"]),
     *(
-        Job(f"export {name}", ["export", "run", "-o", name, *side], outputs)
+        Job(f"export {name}", ["export", "plain", "-o", name, *side], outputs)
         for name, side, outputs in (
             ("out.parquet", [], ("out.parquet",)),
             ("out.npy", ["--side", "left"], ("out.labels.txt", "out.npy")),
@@ -130,7 +136,7 @@ JOBS = [
         )
     ),
     *(
-        Job(f"match -o out.{end}", ["match", "run", "-o", f"out.{end}"], (f"out.{end}",))
+        Job(f"match -o out.{end}", ["match", "plain", "-o", f"out.{end}"], (f"out.{end}",))
         for end in ("tsv", "parquet", "nt")
     ),
     Job("align", [*ALIGN, "left.tsv", "right.tsv", "--links", "links.tsv"], trains=True),
@@ -143,7 +149,8 @@ class Bench:
     def __init__(self, folder: Path, run: Path, triples: Path) -> None:
         self.source, self.place = folder / "source", folder / "place"
         self.source.mkdir()
-        shutil.copytree(run, self.source / "run")
+        for name in ("run", "plain"):  # with additions, and without a store
+            shutil.copytree(run, self.source / name)
         lines = triples.read_text("utf-8").splitlines(keepends=True)
         for i, name in enumerate(("zero.tsv", *ADDED)):
             (self.source / name).write_text("".join(lines[i::4]), "utf-8")
@@ -297,6 +304,8 @@ class Report:
             self.blame("tracebacks", about)
         if ended.code == 2 and (ended.err.count("\n") != 1 or not ended.err.startswith("error: ")):
             self.blame("silent", f"not one line of error; {about}")
+        if ended.code == 2 and not any(name in ended.err for name in ("run", "new", "out.")):
+            self.blame("silent", f"no file is named; {about}")
         try:
             now = bench.state()
         except DecentRLError as error:
@@ -349,14 +358,17 @@ class Report:
 
 
 def full_disk(bench: Bench, trials: int) -> Report:
-    report, points = Report(bench), []
+    report, queues = Report(bench), []
     for job in JOBS:
         *_, operations, size = bench.expected[job.name]
-        points += [(job, number, again) for number in range(1, operations + 1) for again in (0, 1)]
+        numbers = CHANCE.sample(range(1, operations + 1), operations)
         # Small sizes more often than large ones: there are many small files.
-        sizes = {round(size ** CHANCE.uniform(0.2, 1)) for _ in range(max(2, trials // 25))}
-        points += [(job, limit, None) for limit in sorted(sizes)]
-    for job, number, again in CHANCE.sample(points, min(trials, len(points))):
+        limits = [round(size ** CHANCE.uniform(0.2, 1)) for _ in numbers]
+        both = zip(numbers, limits, strict=True)
+        queues.append([(job, *x) for n, m in both for x in ((m, None), (n, CHANCE.random() < 0.5))])
+    # All jobs in turn, so that each has its share of few trials.
+    points = [point for turn in zip_longest(*queues) for point in turn if point]
+    for job, number, again in points[:trials]:
         bench.fresh()
         sized = again is None
         how = f"at most {number} bytes" if sized else f"operation {number}" + " on" * again

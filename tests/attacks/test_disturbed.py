@@ -52,7 +52,12 @@ def test_the_real_command_interrupted_while_it_starts_or_works(
         shutil.copytree(growing["run"], run, dirs_exist_ok=True)
         shutil.rmtree(run / "store", ignore_errors=True)
         process = subprocess.Popen(
-            [*command, "--side", "left"], stdout=-1, stderr=-1, text=True, cwd=tmp_path
+            [*command, "--side", "left"],
+            stdout=-1,
+            stderr=-1,
+            text=True,
+            cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # as from a terminal
         )
         # Not before Python itself has started.
         while b"arrow" not in Path(f"/proc/{process.pid}/maps").read_bytes():
