@@ -20,7 +20,7 @@ def disturb(what: str, script: Any, folder: Path, trials: int, growing: dict[str
     return script("disturb.py", what, folder, trials, growing["run"], growing["later"])
 
 
-@pytest.mark.trials(40, 500)
+@pytest.mark.trials(39, 600)
 def test_full_disk(
     growing: dict[str, Path], trials: int, script: Any, tally: Any, tmp_path: Path
 ) -> None:
