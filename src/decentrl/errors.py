@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 
 
@@ -56,6 +58,24 @@ class MissingExtraError(DecentRLError):
         super().__init__(
             f"{need} needs the package {package}; install it with: pip install {wanted}"
         )
+
+
+@contextmanager
+def writing(*files: PathLike[str]) -> Iterator[None]:
+    """Name the file in an error of writing it: that of a full disk names none, or a temporary one.
+
+    Temporary names begin with the name of the file; what names no file is about the first.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = str(error.filename or "")
+        for file in map(str, files):
+            if not named or named.startswith(file):
+                why = f"cannot be written ({error.strerror or error})"
+                remedy = "make room there, or choose another place"
+                raise OSError(error.errno, f"{why}; {remedy}", file) from error
+        raise
 
 
 class DecentRLWarning(UserWarning):

@@ -20,6 +20,8 @@ def entry() -> None:
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # before a command has begun
+        code = 130
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from decentrl.errors import writing
+
 
 @contextmanager
 def whole_files(*files: Path) -> Iterator[list[Path]]:
@@ -19,11 +21,12 @@ def whole_files(*files: Path) -> Iterator[list[Path]]:
     """
     temporary = [file.with_name(file.name + ".part") for file in files]
     try:
-        yield temporary
-        if len(files) > 1:
-            files[-1].unlink(missing_ok=True)  # an old one would not fit the new others
-        for source, file in zip(temporary, files, strict=True):
-            source.replace(file)
+        with writing(*files):
+            yield temporary
+            if len(files) > 1:
+                files[-1].unlink(missing_ok=True)  # an old one would not fit the new others
+            for source, file in zip(temporary, files, strict=True):
+                source.replace(file)
     except BaseException:
         for source in temporary:
             source.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from decentrl.errors import BundleError
+from decentrl.errors import BundleError, writing
 
 FILE = "checkpoint.safetensors"
 
@@ -40,7 +40,7 @@ def save_checkpoint(
     temporary = folder / f"{FILE}.part"
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     checksum = str(_checksum(state, contiguous))
-    with temporary.open("wb") as file:
+    with writing(folder / FILE), temporary.open("wb") as file:
         # Not save_file: killed, it would leave a temporary file of a random name.
         file.write(save(contiguous, metadata={"state": state, "crc32": checksum}))
         file.flush()

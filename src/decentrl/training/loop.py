@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import Steps
-from decentrl.errors import DecentRLError
+from decentrl.errors import DecentRLError, writing
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
 from decentrl.views.base import Objective
 
@@ -113,7 +113,8 @@ def train(
 
 
 def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
-    with (run / METRICS).open(mode, encoding="utf-8") as file:
+    path = run / METRICS
+    with writing(path), path.open(mode, encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 

@@ -1,7 +1,8 @@
 """Kills a run at one moment after the other and resumes it; prints what became of each.
 
 A script of its own, because it forks: the child is killed by SIGKILL in front of its n-th
-operation on the run folder, where an audit hook counts the operations. Usage:
+operation on the run folder, where an audit hook counts the operations; once each has had its turn,
+after a random time. Usage:
 
     python kill_sweep.py FOLDER HOW_MANY ARGUMENT...
 
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +33,13 @@ from decentrl.cli import main
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
 
 
-def command(arguments: list[str], run: Path, kill_at: int = 0, tear: int = 0) -> tuple[int, int]:
+def command(
+    arguments: list[str], run: Path, kill_at: int = 0, tear: int = 0, after: float = 0
+) -> tuple[int, int]:
     """The exit status of ``decentrl align`` in a child, and how many operations it did.
 
-    ``kill_at`` kills it in front of an operation, ``tear`` in the middle of writing a checkpoint.
+    ``kill_at`` kills it in front of an operation, ``tear`` in the middle of writing a checkpoint,
+    ``after`` after so many seconds.
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -62,6 +68,9 @@ def command(arguments: list[str], run: Path, kill_at: int = 0, tear: int = 0) ->
             os.write(write_end, str(count).encode())
             os._exit(code)
     os.close(write_end)
+    if after:
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
     with os.fdopen(read_end, "rb") as pipe:
         count = int(pipe.read() or 0)
     _, status = os.waitpid(child, 0)
@@ -99,10 +108,10 @@ def state(run: Path) -> dict[str, Any]:
     }
 
 
-def try_moment(arguments: list[str], run: Path, expected: dict[str, Any], **kill: int) -> str:
+def try_moment(arguments: list[str], run: Path, expected: dict[str, Any], **kill: Any) -> str:
     shutil.rmtree(run, ignore_errors=True)
     code, _ = command(arguments, run, **kill)
-    if code != -signal.SIGKILL:
+    if code != -signal.SIGKILL and not (code == 0 and "after" in kill):
         return f"it was not killed but ended with {code}"
     # Killed before its settings were written down, a run has to be started, not resumed.
     again = ["--resume", "--device", "cpu"] if (run / "config.toml").exists() else arguments
@@ -116,11 +125,16 @@ def try_moment(arguments: list[str], run: Path, expected: dict[str, Any], **kill
 
 def sweep(folder: Path, how_many: int, arguments: list[str]) -> dict[str, Any]:
     torch.optim.Adam([torch.zeros(1)])  # this imports half of torch: once, not in every child
+    started = time.perf_counter()
     code, operations = command(arguments, folder / "whole")
     assert code == 0
+    seconds, chance = time.perf_counter() - started, random.Random(os.environ["DECENTRL_SEED"])
     expected, run = state(folder / "whole"), folder / "run"
-    moments = sorted({1 + round(i * (operations - 1) / how_many) for i in range(how_many + 1)})
+    moments = sorted({1 + round(i * (operations - 1) / how_many) for i in range(how_many)})
     outcomes = {f"operation {n}": try_moment(arguments, run, expected, kill_at=n) for n in moments}
+    for _ in range(how_many - len(moments)):
+        after = chance.uniform(0.01, seconds)
+        outcomes[f"{after:.4f} s"] = try_moment(arguments, run, expected, after=after)
     for n in (1, 3):
         outcomes[f"checkpoint {n}"] = try_moment(arguments, run, expected, tear=n)
     return {

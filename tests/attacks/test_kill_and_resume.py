@@ -142,37 +142,29 @@ def test_stopped_after_any_epoch_of_any_stage_and_resumed(
 
 
 @pytest.mark.slow
+@pytest.mark.trials(8, 60)
 @pytest.mark.parametrize(
-    ("preset", "chosen", "rounds", "moments"),
-    [("tiny", (*SETTINGS, "model.dim=8", "training.epochs=4"), 0, 10), ("strong", STRONG, 1, 7)],
+    ("preset", "chosen", "rounds"),
+    [("tiny", (*SETTINGS, "model.dim=8", "training.epochs=4"), 0), ("strong", STRONG, 1)],
     ids=["tiny", "strong"],
 )
 def test_killed_between_any_two_operations_on_the_disk(
-    twin_files: dict[str, Path],
-    tmp_path: Path,
-    preset: str,
-    chosen: tuple[str, ...],
-    rounds: int,
-    moments: int,
-) -> None:
+    twin_files: dict[str, Path], tmp_path: Path, preset: str, chosen: tuple[str, ...], rounds: int,
+    trials: int, script: Any, tally: Any,
+) -> None:  # fmt: skip
     files = [str(twin_files[name]) for name in ("left", "right", "links", "test")]
     settings = [part for x in chosen for part in ("--set", x)]
-    done = subprocess.run(
-        [
-            sys.executable, Path(__file__).with_name("kill_sweep.py"), tmp_path, str(moments),
-            files[0], files[1], "--links", files[2], "--test-links", files[3],
-            "--preset", preset, "--device", "cpu", *settings,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    attack = tally("kill -9 of a training, then --resume")
+    found = script(
+        "kill_sweep.py", tmp_path, trials, files[0], files[1], "--links", files[2],
+        "--test-links", files[3], "--preset", preset, "--device", "cpu", *settings,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    wrong = {moment: says for moment, says in found["outcomes"].items() if says}
+    attack.trials, attack.silent = len(found["outcomes"]), len(wrong)
     assert found["operations"] > 30
     assert found["rounds"] == rounds
-    assert len(found["outcomes"]) == moments + 1 + 2
-    assert {moment: says for moment, says in found["outcomes"].items() if says} == {}
+    assert len(found["outcomes"]) == trials + 2
+    assert wrong == {}
 
 
 # With kill -9, at random moments of the real command
