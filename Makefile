@@ -1,5 +1,6 @@
 # make demo   align two graphs of the world, and say where the report is (makes .venv, installs what it needs)
 # make test   the whole test suite           make lint   ruff and mypy
+# make attacks  the long suite of attacks: kills, full disks, signals, corrupted and malicious files
 # make bench  what an epoch and a kernel cost (needs DECENTRL_DATA)
 
 PYTHON ?= python3
@@ -7,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test attacks lint bench clean
 
 demo: $(VENV)/.run-installed
 	rm -rf runs/demo
@@ -15,6 +16,9 @@ demo: $(VENV)/.run-installed
 
 test: $(VENV)/.dev-installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+attacks: $(VENV)/.dev-installed
+	DECENTRL_ATTACKS=attacks.json $(BIN)/python -m pytest -n 2 --dist load -m attack tests/attacks
 
 lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .

@@ -1,0 +1,108 @@
+"""What all attacks share: how many trials, the seed, and the count of what was found.
+
+A test with the fixture ``trials`` says how many it makes with ``@pytest.mark.trials(quick, long)``.
+It is there twice: quick, which every run of the tests does, and long, with the marker ``attack``,
+which only ``make attacks`` does. ``DECENTRL_TRIALS=2`` makes twice as many trials, and
+``DECENTRL_SEED`` others; ``DECENTRL_ATTACKS=FILE`` writes the counts as JSON.
+
+    @pytest.mark.trials(5, 200)
+    def test_flipped_bits(trials: int, chance: random.Random, tally: Tally) -> None:
+        found = tally("files with a flipped bit")
+        for _ in range(trials):
+            found.trials += 1
+            found.silent += ...  # it was loaded, and nobody said anything
+        assert found.clean
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCALE = float(os.environ.get("DECENTRL_TRIALS", "1"))
+SEED = int(os.environ.get("DECENTRL_SEED", "0"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "trials" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("trials")
+    assert marker, "say how many: @pytest.mark.trials(quick, long)"
+    quick, long = (max(1, round(number * SCALE)) for number in marker.args)
+    both = [
+        pytest.param(quick, id="quick"),
+        pytest.param(long, id="long", marks=pytest.mark.attack),
+    ]
+    metafunc.parametrize("trials", both)
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Random numbers of this test alone, the same every time."""
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+@dataclass
+class Found:
+    """What one kind of attack did: all but ``trials`` should be 0."""
+
+    kind: str
+    trials: int = 0
+    lost: int = 0  # acknowledged additions that are not there
+    silent: int = 0  # changes that nobody noticed
+    tracebacks: int = 0
+    hangs: int = 0  # over 30 s
+    outside: int = 0  # writes outside the run
+
+    @property
+    def clean(self) -> bool:
+        return not (self.lost or self.silent or self.tracebacks or self.hangs or self.outside)
+
+
+Tally = Callable[[str], Found]
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
+    """Begins the count of a kind of attack; all counts are printed at the end of a long run."""
+    found: list[Found] = []
+
+    def begin(kind: str) -> Found:
+        found.append(Found(kind))
+        return found[-1]
+
+    yield begin
+    # Reports carry these from the workers of xdist too.
+    request.node.user_properties += [("attack", asdict(one)) for one in found]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    counts: dict[str, dict[str, Any]] = {}
+    for report in (r for reports in terminalreporter.stats.values() for r in reports):
+        if getattr(report, "when", "") != "teardown":
+            continue
+        for name, found in report.user_properties:
+            if name == "attack":
+                so_far = counts.setdefault(found["kind"], dict.fromkeys(found, 0))
+                counts[found["kind"]] = {
+                    key: value if key == "kind" else so_far[key] + value
+                    for key, value in found.items()
+                }
+    rows = [counts[kind] for kind in sorted(counts)]
+    if rows and terminalreporter.config.option.markexpr == "attack":
+        width = max(len(row["kind"]) for row in rows)
+        terminalreporter.section("attacks")
+        names = list(rows[0])[1:]
+        terminalreporter.write_line(" " * width + "".join(f"{name:>12}" for name in names))
+        for row in rows:
+            numbers = "".join(f"{row[name]:>12,}" for name in names)
+            terminalreporter.write_line(f"{row['kind']:<{width}}{numbers}")
+    if file := os.environ.get("DECENTRL_ATTACKS"):
+        Path(file).write_text(json.dumps(rows, indent=2) + "\n", "utf-8")
