@@ -28,10 +28,12 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# With --strict, as pip-audit takes a package it cannot ask about for a good one.
-audit: | $(VENV)/bin/python
-	$(INSTALL) pip-audit
-	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements-ci.txt || \
+# With --strict, as pip-audit takes a package it cannot ask about for a good one. In a place of its own,
+# as it brings other packages with it.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(VENV)-audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements-ci.txt || \
 	{ echo "There are weaknesses, or the database was not reached and nothing is known: see above."; exit 1; }
 
 bench: $(VENV)/.dev-installed
@@ -55,4 +57,4 @@ endif
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist runs src/*.egg-info
+	rm -rf $(VENV) $(VENV)-audit build dist runs src/*.egg-info

@@ -2,9 +2,9 @@
 
     python tools/hash_requirements.py [TORCH_CPU_WHEEL]
 
-The hashes are those that PyPI publishes, of the wheels for any system and for Linux on x86-64. Those
-of torch there are the CUDA builds; the hash of its CPU build is taken from the wheel that is given,
-else kept as it is.
+The hashes are those that PyPI publishes, of the wheels for any system and for Linux on x86-64.
+Those of torch there are the CUDA builds; the hash of its CPU build is taken from the wheel that is
+given, else kept as it is.
 """
 
 from __future__ import annotations

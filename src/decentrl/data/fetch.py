@@ -17,7 +17,6 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 from decentrl.data.registry import checksums, data_root, find_dataset, sizes
-from decentrl.data.scratch import open_scratch
 from decentrl.errors import InputError
 
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
@@ -156,7 +155,9 @@ def _download(
         with opener.open(web.Request(url, headers=headers), timeout=_TIMEOUT) as response:
             # 206 is the rest of the file; 200 is all of it, whatever was asked for.
             size = have if response.status == 206 else 0
-            with open_scratch(part, append=size > 0) as file:
+            if not size:
+                part.unlink(missing_ok=True)  # it may be a link to anywhere
+            with part.open("ab" if size else "xb") as file:
                 # Not read: that waits for all it is asked for, and believes the sizes of chunks.
                 while chunk := response.read1(min(_CHUNK, total - size + 1)):
                     size += len(chunk)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from decentrl.data.scratch import sweep
 
 
 @contextmanager
@@ -19,6 +22,9 @@ def whole_files(*files: Path) -> Iterator[list[Path]]:
     """
     temporary = [file.with_name(file.name + ".part") for file in files]
     try:
+        for source in temporary:
+            source.unlink(missing_ok=True)  # it may be a link to anywhere
+            source.touch(exist_ok=False)
         yield temporary
         if len(files) > 1:
             files[-1].unlink(missing_ok=True)  # an old one would not fit the new others
@@ -49,9 +55,9 @@ def replace_folder(source: Path, target: Path) -> None:
     elif not target.exists():
         source.rename(target)
     # What this and killed writers left behind; only now, as the old one was the only whole one.
-    for stale in target.parent.iterdir():
-        if stale.name.startswith((f".{target.name}.part-", f".{target.name}.old-")):
-            shutil.rmtree(stale, ignore_errors=True)
+    sweep(target)
+    for stale in (source, *target.parent.glob(f".{glob.escape(target.name)}.old-*")):
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 def _exchange(source: Path, target: Path) -> bool:
