@@ -58,7 +58,7 @@ def fetch(
     base = base.rstrip("/")
     done = []
     if timeout is None:
-        timeout = _TIMEOUT + sum(map(size_of.__getitem__, wanted)) / _SLOWEST
+        timeout = _TIMEOUT + sum(map(size_of.__getitem__, wanted)) // _SLOWEST
     elif not 0 < timeout < threading.TIMEOUT_MAX:
         raise InputError(f"{timeout} s is no time to wait", remedy="give seconds above 0")
     with _deadline(timeout) as opener:
@@ -120,7 +120,7 @@ class _Opener(web.OpenerDirector):
     def check(self) -> None:
         """Raise if the time is over."""
         if time.monotonic() >= self.end:
-            raise InputError(f"not done after {self.seconds:,.0f} s", remedy=_AGAIN)
+            raise InputError(f"not done after {self.seconds:g} s", remedy=_AGAIN)
 
     def hang_up(self) -> None:
         for connection in self._sockets:
