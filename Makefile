@@ -1,14 +1,17 @@
 # make demo   align two graphs of the world, and say where the report is (makes .venv, installs what it needs)
 # make test   the whole test suite           make lint   ruff and mypy
 # make attacks  the long suite of attacks: kills, full disks, signals, corrupted and malicious files
+# make audit  known weaknesses of what CI installs, where their database can be reached
 # make bench  what an epoch and a kernel cost (needs DECENTRL_DATA)
+# HASHED=1    install only the wheels whose hashes are in requirements-ci.txt (Linux on x86-64), as CI does
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(INSTALL) -c constraints.txt
 
-.PHONY: demo test attacks lint bench clean
+.PHONY: demo test attacks lint audit bench clean
 
 demo: $(VENV)/.run-installed
 	rm -rf runs/demo
@@ -25,6 +28,14 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# With --strict, as pip-audit takes a package it cannot ask about for a good one. In a place of its own,
+# as it brings other packages with it.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(VENV)-audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements-ci.txt || \
+	{ echo "There are weaknesses, or the database was not reached and nothing is known: see above."; exit 1; }
+
 bench: $(VENV)/.dev-installed
 	$(BIN)/python benchmarks/kernel.py
 	$(BIN)/python benchmarks/epoch.py
@@ -36,9 +47,14 @@ $(VENV)/.run-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[rdf]'
 	touch $@
 
-$(VENV)/.dev-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.dev-installed: pyproject.toml constraints.txt requirements-ci.txt | $(VENV)/bin/python
+ifdef HASHED
+	$(INSTALL) --require-hashes --only-binary :all: -r requirements-ci.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
+else
 	$(PIP) -e '.[dev]'
+endif
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist runs src/*.egg-info
+	rm -rf $(VENV) $(VENV)-audit build dist runs src/*.egg-info

@@ -68,6 +68,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     sums = {name: hashlib.sha256(body).hexdigest() for name, body in FILES.items()}
     monkeypatch.setattr(module, "checksums", lambda: sums)
+    monkeypatch.setattr(module, "sizes", lambda: {name: len(body) for name, body in FILES.items()})
     monkeypatch.delenv("DECENTRL_DATA_URL", raising=False)
     server = Server()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -101,6 +101,9 @@ def fetch(
         str | None,
         Option(envvar="DECENTRL_DATA_URL", help="Address of a folder with the published files."),
     ] = None,
+    timeout: Annotated[
+        float | None, Option(help="Seconds for all of it. [default: by their sizes]")
+    ] = None,
 ) -> None:
     """Download datasets, check them, and continue what was interrupted."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
@@ -117,7 +120,7 @@ def fetch(
                 tasks[file] = bar.add_task(file)
             bar.update(tasks[file], completed=size, total=total)
 
-        done = fetch_files(names, base_url, progress=progress)
+        done = fetch_files(names, base_url, progress=progress, timeout=timeout)
     _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
 
 

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from decentrl.data.limits import Limit
 from decentrl.data.table import LINK, TRIPLE, Table, stem, string_columns
 from decentrl.errors import InputError, MissingExtraError
 
@@ -72,7 +73,8 @@ def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...
 
     rows: list[tuple[str, ...]] = []
     numbers: list[int] = []
-    literals = 0
+    literals = size = 0
+    limit = Limit(file)
     form = ox.RdfFormat.N_TRIPLES if kind == "nt" else ox.RdfFormat.TURTLE
     try:
         for number, statement in enumerate(ox.parse(data.removeprefix(b"\xef\xbb\xbf"), form)):
@@ -80,7 +82,11 @@ def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...
                 literals += 1
                 continue
             head = label(statement.subject)
-            rows.append((head, statement.predicate.value, label(statement.object)))
+            row = (head, statement.predicate.value, label(statement.object))
+            # A short name of Turtle stands for an IRI of any length.
+            size += sum(map(len, row))
+            limit.check(size)
+            rows.append(row)
             numbers.append(number)
     except SyntaxError as error:
         message = str(error.msg).split(": ", 1)[-1].rstrip(".")

@@ -7,17 +7,22 @@ line and what to do.
 from __future__ import annotations
 
 import gzip
+import io
 import logging
+import os
 import zlib
+from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from decentrl.data.delimited import read_delimited
+from decentrl.data.limits import Limit
 from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
 from decentrl.data.rdf import read_rdf
-from decentrl.data.table import FORMATS, TRIPLE, Table, stem
+from decentrl.data.table import FORMATS, TRIPLE, Table, named_columns, stem
 from decentrl.errors import InputError, warn_left_out
 
 logger = logging.getLogger(__name__)
@@ -80,7 +85,8 @@ def format_of(file: Path, format: str | None = None) -> str:
 def read_bytes(file: Path) -> bytes:
     """The content of a file, decompressed if it is gzip."""
     try:
-        data = file.read_bytes()
+        with file.open("rb") as stream:
+            data = Limit(file).read(stream.read, os.fstat(stream.fileno()).st_size)
     except OSError as error:
         problem, remedy = {
             FileNotFoundError: ("there is no such file", "check the path"),
@@ -90,7 +96,8 @@ def read_bytes(file: Path) -> bytes:
     # Some servers decompress or rename on the way, so the content decides, not the name.
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = Limit(file, len(data)).read(packed.read)
         except (EOFError, OSError, zlib.error) as error:
             how = "truncated" if isinstance(error, EOFError) else f"damaged ({error})"
             raise InputError(
@@ -108,12 +115,44 @@ def read_bytes(file: Path) -> bytes:
 
 
 def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
-    import pyarrow.parquet as pq
-
     place = Table(file, (), lambda row: row + 1)
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read()  # leaves no thread behind
+        table = _parquet_table(data, names, place)
     except (pa.ArrowException, OSError) as error:
         problem = f"this is no readable Parquet file ({first_line(error)})"
         raise place.error(problem, remedy="write or copy it again") from None
     return arrow_columns(table, names, place, integers=True)
+
+
+def _parquet_table(data: bytes, names: tuple[str, ...], place: Table) -> pa.Table:
+    """The columns that will be needed, unless they take too much memory."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def size(column: Any, rows: int | None = None) -> int:
+        """Bytes of the labels of a column, or at most of so many rows with its labels."""
+        if not pa.types.is_dictionary(column.type):
+            return 0  # nothing of it is in the file once and here many times
+        lengths = pc.binary_length(column.dictionary)
+        found = pc.sum(lengths.take(column.indices)) if rows is None else pc.max(lengths)
+        return int(found.as_py() or 0) * (1 if rows is None else rows)
+
+    limit = Limit(place.file)
+    source = pa.BufferReader(data)
+    plain = pq.ParquetFile(source)
+    schema, about = plain.schema_arrow, plain.metadata
+    arrow_columns(schema.empty_table(), names, place, integers=True)  # or they are not read at all
+    columns = [schema.names[i] for i in named_columns(schema.names, names) or range(len(names))]
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    unpacked = sum(group.total_byte_size for group in groups)
+    limit.check(max(unpacked, 4 * about.num_rows * len(names)))
+    # Equal labels are in the file once, and in a column of dictionaries too.
+    packed = pq.ParquetFile(source, read_dictionary=schema.names)
+    for i, group in enumerate(groups):
+        first = packed.iter_batches(1, [i], columns, use_threads=False)
+        unpacked += sum(size(x, group.num_rows) for batch in islice(first, 1) for x in batch)
+    if unpacked <= limit.bytes:
+        return plain.read(columns)  # leaves no thread behind
+    table = packed.read(columns)
+    limit.check(sum(size(part) for column in table.columns for part in column.chunks))
+    return table

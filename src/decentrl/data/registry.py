@@ -83,9 +83,17 @@ def data_root() -> Path:
 
 def checksums() -> dict[str, str]:
     """SHA-256 of each published file by its path below the root."""
+    return {name: checksum for checksum, _, name in _published()}
+
+
+def sizes() -> dict[str, int]:
+    """Bytes of each published file by its path below the root."""
+    return {name: int(size) for _, size, name in _published()}
+
+
+def _published() -> list[list[str]]:
     text = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8")
-    pairs = (line.split(maxsplit=1) for line in text.splitlines() if line)
-    return {name: checksum for checksum, name in pairs}
+    return [line.split(maxsplit=2) for line in text.splitlines() if line]
 
 
 def list_datasets() -> list[DatasetInfo]:

@@ -6,8 +6,6 @@ The same task always gives the same bytes. A folder appears complete or not at a
 from __future__ import annotations
 
 import gzip
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +17,7 @@ import numpy as np
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.scratch import scratch_folder
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
@@ -102,15 +101,10 @@ def _new_folder(folder: str | PathLike[str]) -> Iterator[Path]:
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        with scratch_folder(target) as scratch:
+            yield scratch
+            scratch.rename(target)
     except OSError as error:
         raise InputError(
             f"cannot write there ({error.strerror})", file=target, remedy="give another folder"
         ) from None
-    try:
-        yield scratch
-        scratch.chmod(0o755)  # mkdtemp makes it private
-        scratch.rename(target)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.scratch import scratch_folder
 from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, ConfigError
 from decentrl.storage.files import replace_folder, sync_file, sync_folder
@@ -74,38 +73,37 @@ def write_bundle(
     arrays = {name: torch.tensor(array) for name, array in kind.task_arrays(bundle.task).items()}
     tensors = {"weights": bundle.weights, "vectors": bundle.vectors, "matching": bundle.matching}
     tensors |= {"memory": bundle.memory} if bundle.memory else {}
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
-        for name, contents in {**tensors, "graphs": arrays}.items():
-            plain = {key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()}
-            save_file(plain, part / f"{name}.safetensors")
-        _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
-        (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
-        (part / "README.md").write_text(bundle.card, "utf-8")
-        manifest = {
-            "format": FORMAT,
-            "version": VERSION,
-            "kind": kind.name,
-            "decentrl": __version__,
-            "name": bundle.task.name,
-            "data_sha256": bundle.task.content_hash(),
-            "files": {p.name: fingerprint(p) for p in sorted(part.iterdir())},
-        }
-        if grown_from is not None:
-            manifest["grown_from"] = grown_from
-        (part / MANIFEST).write_text(_sealed(manifest), "utf-8")
-        for path in part.iterdir():
-            path.chmod(0o644)  # safetensors keeps its files private
-            sync_file(path)
-        part.chmod(0o755)
-        sync_folder(part)
-        replace_folder(part, folder)
-        sync_folder(folder.parent)
-    except BaseException as error:
-        shutil.rmtree(part, ignore_errors=True)
-        if not isinstance(error, OSError | SafetensorError):
-            raise
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(folder) as part:
+            for name, contents in {**tensors, "graphs": arrays}.items():
+                plain = {
+                    key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()
+                }
+                save_file(plain, part / f"{name}.safetensors")
+            _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
+            (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
+            (part / "README.md").write_text(bundle.card, "utf-8")
+            manifest = {
+                "format": FORMAT,
+                "version": VERSION,
+                "kind": kind.name,
+                "decentrl": __version__,
+                "name": bundle.task.name,
+                "data_sha256": bundle.task.content_hash(),
+                "files": {p.name: fingerprint(p) for p in sorted(part.iterdir())},
+            }
+            if grown_from is not None:
+                manifest["grown_from"] = grown_from
+            (part / MANIFEST).write_text(_sealed(manifest), "utf-8")
+            mode = part.stat().st_mode & 0o666  # safetensors keeps its files private
+            for path in part.iterdir():
+                path.chmod(mode)
+                sync_file(path)
+            sync_folder(part)
+            replace_folder(part, folder)
+            sync_folder(folder.parent)
+    except (OSError, SafetensorError) as error:
         raise BundleError(
             f"{folder}: cannot be written ({error}); make room there, or choose another place"
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from decentrl.data.scratch import sweep
 from decentrl.errors import writing
 
 
@@ -21,6 +23,9 @@ def whole_files(*files: Path) -> Iterator[list[Path]]:
     """
     temporary = [file.with_name(file.name + ".part") for file in files]
     try:
+        for source in temporary:
+            source.unlink(missing_ok=True)  # it may be a link to anywhere
+            source.touch(exist_ok=False)
         with writing(*files):
             yield temporary
             if len(files) > 1:
@@ -52,9 +57,9 @@ def replace_folder(source: Path, target: Path) -> None:
     elif not target.exists():
         source.rename(target)
     # What this and killed writers left behind; only now, as the old one was the only whole one.
-    for stale in target.parent.iterdir():
-        if stale.name.startswith((f".{target.name}.part-", f".{target.name}.old-")):
-            shutil.rmtree(stale, ignore_errors=True)
+    sweep(target)
+    for stale in (source, *target.parent.glob(f".{glob.escape(target.name)}.old-*")):
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 def _exchange(source: Path, target: Path) -> bool:

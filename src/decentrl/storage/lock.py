@@ -26,7 +26,7 @@ _BYTE = 1 << 30
 @contextmanager
 def locked_file(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, made if there is none; yields False if another process has it."""
-    descriptor, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o644), False
+    descriptor, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o666), False
     try:
         with suppress(BlockingIOError, PermissionError):
             if fcntl is None:

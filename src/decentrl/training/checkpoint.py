@@ -40,7 +40,8 @@ def save_checkpoint(
     temporary = folder / f"{FILE}.part"
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     checksum = str(_checksum(state, contiguous))
-    with writing(folder / FILE), temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)  # it may be a link to anywhere
+    with writing(folder / FILE), temporary.open("xb") as file:
         # Not save_file: killed, it would leave a temporary file of a random name.
         file.write(save(contiguous, metadata={"state": state, "crc32": checksum}))
         file.flush()
