@@ -72,7 +72,7 @@ class AlignmentState(Learned):
             confidence=fitted.confidence,
             found=fitted.found - np.array([0, len(task.left.entities)]),
             sureness={} if sureness is None else by_side(sureness.cpu(), task),
-        )
+        ).checked()
 
     @classmethod
     def _parts_of(cls, bundle: Bundle[Any, Any], device: torch.device) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Config
-from decentrl.errors import DecentRLError, InputError
+from decentrl.errors import DivergedError, InputError
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
@@ -191,7 +191,7 @@ class Pass:
         sureness = self.marks() if marked else None
         vectors = self.views.encode(self.structures[when], self._all_links(), sureness)
         if not vectors.isfinite().all():
-            raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
+            raise DivergedError("the trained vectors are not finite")
         return vectors
 
     def memory(self, when: str) -> Rows:
