@@ -94,6 +94,32 @@ def test_overwrite_killed_at_any_moment(
     assert found.clean
 
 
+def test_a_folder_of_the_users_is_not_taken_for_a_run_put_aside(
+    decentrl: Callable[..., Any], align: list[str], old_run: Path, tmp_path: Path
+) -> None:
+    for name, more in (("site", []), ("site", ["--overwrite"]), ("empty", [])):
+        place = tmp_path / name
+        (place / "before-overwrite").mkdir(parents=True, exist_ok=True)
+        (place / "before-overwrite" / "draft.txt").write_text("dear")
+        if name == "site":
+            (place / "index.html").write_text("mine")
+        before = contents(place)
+        done = decentrl(*align, *more, "-o", place)
+        assert done.code == 2, more
+        assert contents(place) == before
+
+
+def test_what_a_killed_command_has_not_deleted_is_in_nobodys_way(
+    decentrl: Callable[..., Any], align: list[str], old_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(old_run, tmp_path / "run")
+    shutil.copytree(old_run, run / "before-overwrite")
+    shutil.copytree(old_run / "bundle", run / ".before-overwrite.old")
+    assert decentrl("info", run).code == 0
+    assert decentrl(*align, "--seed", "1", "--overwrite", "-o", run).code == 0
+    assert {path.name for path in run.iterdir()} == {path.name for path in old_run.iterdir()}
+
+
 @pytest.mark.trials(10, 200)
 def test_settings_edited_before_a_run_goes_on(
     trials: int,

@@ -20,7 +20,8 @@ from decentrl.storage.files import ASIDE, MOVING
 from decentrl.storage.lock import locked_file
 
 CONFIG, RESULTS, LOCK = "config.toml", "results.json", "lock"
-_OURS = {ASIDE, MOVING, LOCK}
+_GONE = f"{MOVING}.old"
+"""Where what was put aside is deleted: what is called ``before-overwrite`` is whole."""
 
 
 @contextmanager
@@ -39,17 +40,17 @@ def making(folder: Path, overwrite: bool = False) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            if overwrite and (folder / ASIDE).is_dir():
+            if overwrite and _is_aside(folder):
                 if isinstance(error, Exception):  # what was interrupted can be resumed
                     clear(folder)
                 _put_back(folder)
             raise
-        shutil.rmtree(folder / ASIDE, ignore_errors=True)
+        _drop_aside(folder)
 
 
 def put_back(folder: Path) -> None:
     """Put back a run if a command that was to replace it was killed before it began another."""
-    if (folder / ASIDE).is_dir() or (folder / MOVING).is_dir():
+    if _is_aside(folder) or (folder / MOVING).is_dir():
         with _locked(folder):
             _put_back(folder)
 
@@ -95,7 +96,21 @@ def _exists(folder: Path) -> InputError:
 
 def _contents(folder: Path) -> list[Path]:
     """What is in a folder besides what this module puts there."""
-    return [path for path in folder.iterdir() if path.name not in _OURS] if folder.is_dir() else []
+    ours = {MOVING, _GONE, LOCK} | ({ASIDE} if _is_aside(folder) else set())
+    return [path for path in folder.iterdir() if path.name not in ours] if folder.is_dir() else []
+
+
+def _is_aside(folder: Path) -> bool:
+    """Whether there is a run that was put aside, and not a folder of the user's of that name."""
+    return (folder / ASIDE).is_dir() and _has_runs(folder / ASIDE)
+
+
+def _drop_aside(folder: Path) -> None:
+    """Delete a run that was put aside, and what a killed command has left of one."""
+    shutil.rmtree(folder / _GONE, ignore_errors=True)
+    if _is_aside(folder):
+        (folder / ASIDE).rename(folder / _GONE)
+        shutil.rmtree(folder / _GONE, ignore_errors=True)
 
 
 def _begun(folder: Path) -> bool:
@@ -115,11 +130,10 @@ def clear(folder: Path) -> None:
 
 def _put_aside(folder: Path) -> None:
     """Move what is in a folder to ``before-overwrite``, if it is a run; nothing that is not."""
-    aside, moving = folder / ASIDE, folder / MOVING
-    if aside.is_dir() and not (folder / RESULTS).exists():
+    if _is_aside(folder) and not (folder / RESULTS).exists():
         clear(folder)  # what was to replace the run aside and is not finished
         return
-    contents = _contents(folder)
+    contents, moving = _contents(folder), folder / MOVING
     if not contents:
         return
     if not _has_runs(folder):
@@ -131,11 +145,11 @@ def _put_aside(folder: Path) -> None:
                 raise InputError("another process is adding to this run", file=folder,
                                  remedy="wait until it has finished")  # fmt: skip
         try:
-            shutil.rmtree(aside, ignore_errors=True)  # of a command killed while it deleted that
+            _drop_aside(folder)
             moving.mkdir()
             for path in contents:
                 path.rename(moving / path.name)
-            moving.rename(aside)
+            moving.rename(folder / ASIDE)
         except OSError as error:
             _put_back(folder)
             raise InputError(f"cannot be put aside ({error.strerror})", file=folder,
@@ -144,10 +158,10 @@ def _put_aside(folder: Path) -> None:
 
 def _put_back(folder: Path) -> None:
     """Undo :func:`_put_aside`, also a half of one, unless another run has begun since."""
-    aside, moving = folder / ASIDE, folder / MOVING
-    if aside.is_dir() and not _begun(folder):
+    moving = folder / MOVING
+    if _is_aside(folder) and not _begun(folder):
         clear(folder)
-        aside.rename(moving)
+        (folder / ASIDE).rename(moving)
     if moving.is_dir():
         for path in moving.iterdir():
             path.rename(folder / path.name)
