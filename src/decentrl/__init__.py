@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from decentrl.errors import ConfigError as ConfigError
     from decentrl.errors import DecentRLError as DecentRLError
     from decentrl.errors import DecentRLWarning as DecentRLWarning
+    from decentrl.errors import DivergedError as DivergedError
     from decentrl.errors import InputError as InputError
     from decentrl.errors import MissingExtraError as MissingExtraError
     from decentrl.errors import NotFittedError as NotFittedError
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from decentrl.predictor import Predictor as Predictor
 
 _ERRORS = (
-    "BundleError ConfigError DecentRLError DecentRLWarning InputError MissingExtraError "
-    "NotFittedError UnknownLabelError"
+    "BundleError ConfigError DecentRLError DecentRLWarning DivergedError InputError "
+    "MissingExtraError NotFittedError UnknownLabelError"
 )
 _HOMES = {
     "Aligner": "decentrl.aligner",

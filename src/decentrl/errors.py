@@ -46,6 +46,13 @@ class NotFittedError(DecentRLError, ValueError, AttributeError):
     """A model is asked before ``fit`` or ``load``; related to the same errors as scikit-learn's."""
 
 
+class DivergedError(DecentRLError):
+    """A training has left numbers that are not finite."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; lower training.learning_rate and start again")
+
+
 class BundleError(DecentRLError):
     """A saved run that is missing, damaged, foreign or of an unknown format version."""
 

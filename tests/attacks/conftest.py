@@ -166,3 +166,27 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(f"| {row['kind']} | {' | '.join(numbers)} |")
     if file := os.environ.get("DECENTRL_ATTACKS"):
         Path(file).write_text(json.dumps(rows, indent=2) + "\n", "utf-8")
+
+
+Forked = Callable[[list[dict[str, Any]]], list[list[tuple[int, str, int]]]]
+
+
+@pytest.fixture
+def forked() -> Forked:
+    """Runs trials of commands with ``forked.py``: exit status, stderr and operations of each."""
+
+    def run(trials: list[dict[str, Any]]) -> list[list[tuple[int, str, int]]]:
+        script = Path(__file__).with_name("forked.py")
+        done = subprocess.run(
+            [sys.executable, script],
+            input=json.dumps(trials, default=str),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60 + 30 * len(trials),
+        )
+        assert done.returncode == 0, done.stderr
+        found: list[list[tuple[int, str, int]]] = json.loads(done.stdout)
+        return found
+
+    return run

@@ -20,8 +20,9 @@ from decentrl.config import Config, PredictionConfig
 from decentrl.config.settings import section_names
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.predictor import Predictor
+from decentrl.runs.folder import making
 from decentrl.runs.report.collect import make_report, pick_samples
-from decentrl.runs.run import average, make_run, read_settings, replacing
+from decentrl.runs.run import average, make_run, read_settings
 from decentrl.runs.sources import GraphSources, Grown, Sources
 from decentrl.training.loop import Row
 
@@ -321,7 +322,7 @@ def test_only_runs_are_replaced(tmp_path: Path, content: bytes | None) -> None:
     before = names(site)
     with (
         pytest.raises(InputError, match="site: is not a run, so it is not overwritten; choose"),
-        replacing(site),
+        making(site, overwrite=True),
     ):
         raise AssertionError
     assert names(site) == before
@@ -332,14 +333,17 @@ def test_runs_of_seeds_are_replaced_if_nothing_else_is_there(
 ) -> None:
     shutil.copytree(world_run, tmp_path / "many" / "seed-0")
     (tmp_path / "many" / "notes.txt").write_text("dear", "utf-8")
-    with pytest.raises(InputError, match="many: is not a run"), replacing(tmp_path / "many"):
+    many = tmp_path / "many"
+    with pytest.raises(InputError, match="many: is not a run"), making(many, overwrite=True):
         raise AssertionError
+    assert sorted(path.name for path in many.iterdir()) == ["notes.txt", "seed-0"]
     (tmp_path / "many" / "notes.txt").unlink()
     shutil.copytree(world_run, tmp_path / "one")
     for name in ("one", "many", "absent"):
-        with replacing(tmp_path / name):
-            assert not (tmp_path / name).exists()
-    assert list(tmp_path.iterdir()) == []
+        with making(tmp_path / name, overwrite=True):
+            left = {path.name for path in (tmp_path / name).iterdir()}
+            assert left == {"lock"} | ({"before-overwrite"} if name != "absent" else set())
+        assert [*tmp_path.glob(f"{name}/*")] == []
 
 
 @pytest.mark.parametrize(
@@ -347,7 +351,7 @@ def test_runs_of_seeds_are_replaced_if_nothing_else_is_there(
     [
         (ValueError, True, True),
         (InputError, False, True),
-        (KeyboardInterrupt, True, False),  # it can be resumed
+        (KeyboardInterrupt, True, True),  # beside the other one, which can be resumed
         (KeyboardInterrupt, False, True),
     ],
 )
@@ -360,13 +364,16 @@ def test_an_old_run_is_kept_until_there_is_another(
 
     def fail() -> None:
         if begun:
-            run.mkdir()
-            (run / "config.toml").write_text("", "utf-8")
+            (run / "config.toml").write_text("new", "utf-8")
         raise error("no")
 
-    with pytest.raises(error), replacing(run):
+    with pytest.raises(error), making(run, overwrite=True):
         fail()
-    assert (names(run) == before) == kept
+    if begun and error is KeyboardInterrupt:
+        assert names(run / "before-overwrite") == before
+        assert {path.name for path in run.iterdir()} == {"before-overwrite", "config.toml"}
+    else:
+        assert (names(run) == before) == kept
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -392,7 +399,7 @@ def test_nobody_else_trains_a_run_meanwhile(
 def test_a_link_to_a_run_is_not_replaced(tmp_path: Path, world_run: Path) -> None:
     (tmp_path / "run").symlink_to(world_run)
     with pytest.raises(InputError, match="run: is a link; give the folder"):
-        replacing(tmp_path / "run").__enter__()
+        making(tmp_path / "run", overwrite=True).__enter__()
 
 
 # Several seeds

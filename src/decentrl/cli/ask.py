@@ -35,6 +35,7 @@ from decentrl.cli.options import (
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, relation_table
 from decentrl.errors import BundleError, ConfigError, InputError
+from decentrl.storage.files import put_aside
 
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 """What the extension of an exported file means."""
@@ -210,6 +211,8 @@ def read_results(folder: Path) -> dict[str, Any]:
     """``results.json`` of a finished run."""
     path = folder / "results.json"
     if not path.is_file():
+        if aside := put_aside(folder):
+            raise BundleError(f"{folder}: {aside}")
         raise InputError(
             "no finished run here", file=folder, remedy="give one made by `align` or `complete`"
         )

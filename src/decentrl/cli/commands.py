@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from decentrl.cli import ask, data, grow, train
-from decentrl.cli.console import plain_console
+from decentrl.cli.console import plain_console, print_json
 from decentrl.cli.options import Json, check_choice
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 
@@ -51,7 +50,7 @@ def settings(
     check_choice("task", task, tuple(kinds))
     config = kinds[task].from_preset(preset)
     if as_json:
-        typer.echo(json.dumps(config.to_dict(), indent=2))
+        print_json(config.to_dict())
         return
     from rich.table import Table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.output import tsv_row, write_table
+from decentrl.storage.files import json_text
 
 if TYPE_CHECKING:
     from decentrl.data.results import ResultTable
@@ -48,7 +48,7 @@ def print_lines(console: Console, *lines: str | Table) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value))
 
 
 def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:

@@ -19,8 +19,10 @@ from decentrl.cli.console import Results, plain_console, print_json, print_lines
 from decentrl.cli.printers import PRINTERS
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
+from decentrl.runs.folder import RESULTS, making, put_back, refuse_existing
 from decentrl.runs.report.collect import pick_samples
 from decentrl.runs.sources import Grown
+from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
 
@@ -49,7 +51,10 @@ class Plan:
         try:
             self._run()
         except KeyboardInterrupt:  # typer would end here without a word
-            typer.echo("interrupted; `--resume` goes on from the last checkpoint", err=True)
+            text = "interrupted; `--resume` goes on from the last checkpoint"
+            if (aside := self.output / ASIDE).is_dir():
+                text += f"; until it has finished, the run that was here is in {aside}"
+            typer.echo(text, err=True)
             raise typer.Exit(130) from None
 
     @property
@@ -60,11 +65,13 @@ class Plan:
     def _run(self) -> None:
         if self.resume and self.overwrite:
             raise ConfigError("--resume keeps a run and --overwrite does not; give one of them")
+        put_back(self.output)
         plan = self
         if self.resume:
             plan = self._begun()
         console, printer = wide_console(stderr=self.as_json), PRINTERS[kind_for(plan.config).name]
-        with runs.replacing(self.output) if self.overwrite else nullcontext():
+        # Seeds have a folder of their own each, in one that is replaced whole.
+        with making(self.output, self.overwrite) if self.seeds else nullcontext():
             summary, answers = plan._train(console)
         if self.as_json:
             print_json(summary)
@@ -83,7 +90,7 @@ class Plan:
         if not isinstance(sources, type(self.sources)):
             command = "refit" if isinstance(sources, Grown) else kind_for(config).command
             raise BundleError(f"{first}: go on with this run by `decentrl {command} --resume`")
-        if (self.output / runs.RESULTS).exists() and not self.seeds:
+        if (self.output / RESULTS).exists() and not self.seeds:
             raise InputError(
                 "this run is finished", file=self.output, remedy="`decentrl info` shows it"
             )
@@ -94,11 +101,11 @@ class Plan:
     def _train(self, console: Console) -> tuple[dict[str, Any], Sequence[Results]]:
         """One run, or one for each seed: the results, and the answers to the last test."""
         if self.seeds and not self.resume:
-            runs.refuse_existing(self.output)
+            refuse_existing(self.output)
         done: list[dict[str, Any]] = []
         answers: Sequence[Results] = ()
         for i, folder in enumerate(self.folders):
-            if self.resume and (folder / runs.RESULTS).exists():
+            if self.resume and (folder / RESULTS).exists():
                 done.append(read_results(folder))
                 continue
             config = replace(self.config, seed=i) if self.seeds else self.config
@@ -126,7 +133,9 @@ class Plan:
 
             model, results = runs.make_run(
                 self.sources, config, folder,
-                device=self.device, resume=self.resume, on_start=on_start, on_trained=on_trained,
+                device=self.device, resume=self.resume,
+                overwrite=self.overwrite and not self.seeds,
+                on_start=on_start, on_trained=on_trained,
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
             )  # fmt: skip
         answers = runs.JOBS[kind].tested(model).to_pylist() if results["results"] else ()

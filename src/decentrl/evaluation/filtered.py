@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decentrl.errors import DivergedError
 from decentrl.evaluation.ranks import CELLS, TOLERANCE, Ranks, count_above
 from decentrl.graph.queries import Queries
 
@@ -44,6 +45,8 @@ def rank_answers(
         asked = queries.entities[chosen], queries.relations[chosen]
         block = score(*(torch.from_numpy(x).to(device) for x in asked))
         largest = torch.maximum(block.amax(1), -block.amin(1))
+        if not largest.isfinite().all():  # a NaN would beat nothing, and tie with nothing
+            raise DivergedError("the scores of answers are not finite")
         slack = tolerance * largest if tolerance else torch.zeros_like(largest)
 
         rows, index = queries.places(chosen)

@@ -66,7 +66,7 @@ class AlignmentState(Learned):
             vectors=by_side(fitted.vectors, task),
             confidence=fitted.confidence,
             found=fitted.found - np.array([0, len(task.left.entities)]),
-        )
+        ).checked()
 
     @classmethod
     def _parts_of(cls, bundle: Bundle[Any, Any], device: torch.device) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph
 from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
-from decentrl.errors import BundleError, ConfigError
+from decentrl.errors import BundleError, ConfigError, DivergedError
 from decentrl.graph.view import relations_of
 from decentrl.growth.growing_graph import Growing, GrowingGraph, whole
 from decentrl.growth.newcomers import Newcomers
@@ -105,6 +105,15 @@ class Learned(ABC):
     @abstractmethod
     def settled_task(self, task: Any, links: Source | None = None) -> Any:
         """What a refit learns from: all triples but those held out, known links, and others."""
+
+    def checked(self) -> Self:
+        """The same, if training has left finite numbers only; else an error."""
+        vectors = {f"vectors {side}".strip(): whole(rows) for side, rows in self.vectors.items()}
+        every = {**self._tensors()[0], **vectors, **(self.stored or {})}
+        for name, tensor in every.items():
+            if not tensor.isfinite().all():
+                raise DivergedError(f"what was learned is not finite ({name})")
+        return self
 
     # Files
 

@@ -46,9 +46,9 @@ class PredictionState(Learned):
     ) -> PredictionState:
         """What a training has left."""
         learned = cls(config=config, device=device, task=task, model=model)
-        confidence = learned._calibrated()
         vectors, stored = learned.encoded()
-        return replace(learned, confidence=confidence, vectors=vectors, stored=stored)
+        learned = replace(learned, vectors=vectors, stored=stored).checked()
+        return replace(learned, confidence=learned._calibrated())
 
     def _calibrated(self) -> Confidence | None:
         """Probabilities from the validation triples, over the graph as it was while training."""

@@ -5,8 +5,7 @@ Two jobs leave such folders, alignment and prediction; what differs is in :data:
 
 from __future__ import annotations
 
-import json
-import shutil
+import hashlib
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,17 +20,14 @@ import pyarrow.parquet as pq
 from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
 from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
+from decentrl.runs.folder import CONFIG, RESULTS, clear, making, refuse_existing
 from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report.collect import make_report
 from decentrl.runs.report.pages import render_report
 from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
-from decentrl.storage.files import whole_files, write_text
+from decentrl.storage.files import json_text, whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
-from decentrl.storage.lock import locked_file
 from decentrl.training.loop import Row
-
-RESULTS = "results.json"
-CONFIG = "config.toml"
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,7 @@ def make_run(
     *,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
     command: str | None = None,
     on_start: Callable[[Any], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
@@ -84,6 +81,7 @@ def make_run(
 
     Args:
         resume: go on with the run in that folder.
+        overwrite: replace the run in that folder; it stays until there is another.
         command: shown in the report.
         on_start: called with the task, once it is read.
     """
@@ -93,34 +91,36 @@ def make_run(
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
-    with _run_folder(folder, sources, model.config, task, resume):
-        if on_start is not None:
-            on_start(task)
-        model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
-    model.seconds["read"] += reading
-    if on_trained is not None:
-        on_trained()
-
-    started = time.perf_counter()
-    rows = model.evaluate().rows if len(task.test) else []
-    answers = (job.answers or job.tested)(model)
-    with whole_files(folder / job.file) as (part,):
-        pq.write_table(answers.to_arrow(), part)
-    model.seconds[job.step] = time.perf_counter() - started
-    results = {
-        **about(model),
-        "device": device_name(model),
-        "seconds": {name: round(model.seconds[name], 3) for name in ("read", "train", job.step)},
-        "peak_memory_bytes": peak_memory(model),
-        "results": rows,
-        **job.found(model, bool(rows)),
-        "confidence": model.confidence(),
-    }
-    model.save(folder, rows)
-    tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
-    report = make_report(model, results, tested, command)
-    write_text(folder / "report.html", render_report(report))
-    write_results(folder, results)
+    with making(folder, overwrite):
+        with _begun(folder, sources, model.config, task, resume):
+            if on_start is not None:
+                on_start(task)
+            model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
+            model.seconds["read"] += reading
+            if on_trained is not None:
+                on_trained()
+            started = time.perf_counter()
+            rows = model.evaluate().rows if len(task.test) else []
+        answers = (job.answers or job.tested)(model)
+        with whole_files(folder / job.file) as (part,):
+            pq.write_table(answers.to_arrow(), part)
+        model.seconds[job.step] = time.perf_counter() - started
+        results = {
+            **about(model),
+            "device": device_name(model),
+            "seconds": {
+                name: round(model.seconds[name], 3) for name in ("read", "train", job.step)
+            },
+            "peak_memory_bytes": peak_memory(model),
+            "results": rows,
+            **job.found(model, bool(rows)),
+            "confidence": model.confidence(),
+        }
+        model.save(folder, rows)
+        tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
+        report = make_report(model, results, tested, command)
+        write_text(folder / "report.html", render_report(report))
+        write_results(folder, results)
     return model, results
 
 
@@ -139,15 +139,14 @@ def _named(task: AnyTask) -> dict[str, str]:
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, the last file of a run: it marks the run as finished."""
-    text = json.dumps(results, indent=2, ensure_ascii=False)
-    write_text(folder / RESULTS, text + "\n")
+    write_text(folder / RESULTS, json_text(results) + "\n")
 
 
 def read_settings(folder: Path) -> tuple[Any, Any]:
     """Sources and settings that a run was started with."""
     path = folder / CONFIG
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = _read_config(folder)
         origin = values.pop("run")
         kind = kind_about(origin.get("task"))
         sources: Any = Grown if "start" in origin else JOBS[kind.name].sources
@@ -162,108 +161,51 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _run_folder(
+def _begun(
     folder: Path, sources: AnySources, config: Settings, task: AnyTask, resume: bool
 ) -> Iterator[None]:
-    """Make the folder of a run, with its settings; refuse to mix two runs.
+    """Write the settings of a run; refuse to mix two runs.
 
     If it turns out that there can be no run, nothing of it stays.
     """
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
     digest = task.content_hash()
     if resume:
-        before = tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"].get("data_sha256")
-        if before != digest:
+        if (folder / RESULTS).exists():  # by another process, just now
+            raise InputError("this run is finished", file=folder, remedy="`decentrl info` shows it")
+        if _read_config(folder)["run"].get("data_sha256") != digest:
             raise InputError("the input has changed since this run began", file=folder,
                              remedy="start a new run")  # fmt: skip
     else:
         refuse_existing(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
-                             remedy="choose another -o") from None  # fmt: skip
         made = {"data_sha256": digest, "decentrl": __version__}
         origin = {**asdict(sources), **made, **_named(task)}
-        write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
-    ours = False
+        text = to_toml({**config.to_dict(), "run": origin})
+        write_text(folder / CONFIG, text + _seal(text))
     try:
-        with locked_file(folder / CONFIG) as free:
-            if not free:
-                raise InputError("another process is training this run", file=folder,
-                                 remedy="wait until it has finished")  # fmt: skip
-            ours = True
-            yield
+        yield
     except DecentRLError:
-        if ours and not resume:
-            for path in folder.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-            for path in new:
-                path.rmdir()
+        if not resume:
+            clear(folder)
         raise
 
 
-def refuse_existing(folder: Path) -> None:
-    """Raise if a new run would mix with what is there.
-
-    A run killed before its settings were whole has left nothing worth keeping.
-    """
-    inside = folder.rglob("*") if folder.is_dir() else [folder] if folder.exists() else []
-    if any(not path.is_dir() and path.name != f"{CONFIG}.part" for path in inside):
-        raise InputError("already exists", file=folder,
-                         remedy="choose another -o, or add --resume or --overwrite")  # fmt: skip
+def _seal(text: str) -> str:
+    """The last line of the settings: with it they are not edited unseen before a run goes on."""
+    return f"# sha256 of the lines above: {hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
-def _is_run(folder: Path) -> bool:
-    try:
-        return "data_sha256" in tomllib.loads((folder / CONFIG).read_text("utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def _has_runs(folder: Path) -> bool:
-    """Whether a folder is a run, or has nothing in it but those that ``--seeds`` makes."""
-    others = [path for path in folder.iterdir() if path.name != RESULTS]
-    seeds = all(path.name.startswith("seed-") and _is_run(path) for path in others)
-    return seeds or _is_run(folder)
-
-
-@contextmanager
-def replacing(folder: Path) -> Iterator[None]:
-    """Put a run folder aside, and back if there will be no other; nothing that is not a run.
-
-    A run that is interrupted can be resumed, so it has taken the place of the old one.
-    """
-    if not (folder.is_dir() and any(folder.iterdir())):
-        yield
-        return
-    if folder.is_symlink():
-        raise InputError("is a link", file=folder, remedy="give the folder that it leads to as -o")
-    if not _has_runs(folder):
-        raise InputError("is not a run, so it is not overwritten", file=folder,
-                         remedy="choose another -o")  # fmt: skip
-    aside = folder.with_name(f"{folder.name}.replaced")
-    try:
-        if aside.exists() and _has_runs(aside):
-            shutil.rmtree(aside)  # left by a command that was killed
-        folder.rename(aside)
-    except OSError as error:
-        raise InputError(f"cannot be put aside ({error.strerror})", file=folder,
-                         remedy="choose another -o") from None  # fmt: skip
-    try:
-        yield
-    except BaseException as error:
-        interrupted = not isinstance(error, Exception)
-        if interrupted and folder.exists():
-            shutil.rmtree(aside)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            aside.rename(folder)
-        raise
-    shutil.rmtree(aside)
+def _read_config(folder: Path) -> dict[str, Any]:
+    """The settings file of a run, as that wrote it."""
+    path = folder / CONFIG
+    text = path.read_text("utf-8")
+    values = tomllib.loads(text)
+    above = text[: text.rfind("# sha256")]
+    if "run" in values and text != above + _seal(above):
+        raise BundleError(
+            f"{path}: was changed since this run began; undo that to go on, "
+            "or start a new run with other settings"
+        )
+    return values
 
 
 def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

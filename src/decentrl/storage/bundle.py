@@ -24,8 +24,8 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.scratch import scratch_folder
 from decentrl.data.vocabulary import Vocabulary
-from decentrl.errors import BundleError, ConfigError
-from decentrl.storage.files import replace_folder, sync_file, sync_folder
+from decentrl.errors import BundleError, ConfigError, DivergedError
+from decentrl.storage.files import put_aside, replace_folder, sync_file, sync_folder
 from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
 from decentrl.storage.mapped import CheckedFile, MappedTensors, fingerprint
 
@@ -80,6 +80,8 @@ def write_bundle(
                 plain = {
                     key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()
                 }
+                if name != "matching":  # where NaN stands for what takes no part
+                    _refuse_not_finite(name, plain)
                 save_file(plain, part / f"{name}.safetensors")
             _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
             (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
@@ -107,6 +109,12 @@ def write_bundle(
         raise BundleError(
             f"{folder}: cannot be written ({error}); make room there, or choose another place"
         ) from error
+
+
+def _refuse_not_finite(name: str, tensors: Mapping[str, Tensor]) -> None:
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise DivergedError(f"the {name} are not finite ({key})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +162,8 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
     folder = bundle_folder(run)
     path = folder / MANIFEST
     if not path.is_file():
+        if aside := put_aside(folder.parent):
+            raise BundleError(f"{folder.parent}: {aside}")
         if (folder.parent / "config.toml").is_file():
             raise BundleError(
                 f"{folder.parent}: this run is not finished; go on with it by `decentrl align` or "

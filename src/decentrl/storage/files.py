@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import json
+import math
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from decentrl.data.scratch import sweep
 from decentrl.errors import writing
+
+ASIDE, MOVING = "before-overwrite", ".before-overwrite"
+"""Where in its folder a run lies that is being replaced, and where until all of it is there."""
+
+
+def put_aside(run: Path) -> str:
+    """Where to find a run that a command was to replace and has not yet; empty if there is none."""
+    if (run / MOVING).is_dir():
+        return (
+            "a command was stopped while it put this run aside; "
+            f"`decentrl align --resume -o {run}` puts it back"
+        )
+    if (run / ASIDE).is_dir():
+        return (
+            f"the run that was here is in {run / ASIDE} until the one that replaces it is "
+            f"finished; give that folder, or go on by `decentrl align` or `complete` and "
+            f"`--resume -o {run}`"
+        )
+    return ""
 
 
 @contextmanager
@@ -42,6 +64,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file, whole or not at all."""
     with whole_files(path) as (part,):
         part.write_text(text, "utf-8")
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON as its standard has it: a number that is not finite is null."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def replace_folder(source: Path, target: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import Config
-from decentrl.errors import DecentRLError, InputError
+from decentrl.errors import DivergedError, InputError
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
@@ -163,7 +163,7 @@ class Pass:
         """Every entity's vector over the ``known`` graph or the one there is ``now``."""
         vectors = self.views.encode(self.structures[when], self._all_links())
         if not vectors.isfinite().all():
-            raise DecentRLError("the trained vectors are not finite; lower training.learning_rate")
+            raise DivergedError("the trained vectors are not finite")
         return vectors
 
     def memory(self, when: str) -> Rows:

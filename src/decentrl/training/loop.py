@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import Steps
-from decentrl.errors import DecentRLError, writing
+from decentrl.errors import DivergedError, writing
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
 from decentrl.views.base import Objective
 
@@ -44,6 +44,8 @@ class _Progress:
         if not measured:
             return {}
         self.misses += 1
+        if not np.isfinite(list(measured.values())).all():
+            raise DivergedError("the validation metrics are not finite")
         value = next(iter(measured.values()))
         if value > self.best_value:
             self.best_value, self.misses = value, 0
@@ -115,7 +117,7 @@ def train(
 def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
     path = run / METRICS
     with writing(path), path.open(mode, encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def _optimizer(model: nn.Module, config: Steps, warm: bool) -> torch.optim.Optimizer:
@@ -173,7 +175,8 @@ def _one_epoch(
         losses = losses + loss.detach().double()
     total = float(losses)
     if not np.isfinite(total):
-        raise DecentRLError(
-            f"the loss is {total} in epoch {epoch}; lower training.learning_rate and start again"
-        )
+        raise DivergedError(f"the loss is {total} in epoch {epoch}")
+    # The last step of an epoch is in no loss yet, but in what a checkpoint would keep.
+    if not all(tensor.isfinite().all() for tensor in objective.model.parameters()):
+        raise DivergedError(f"the weights are not finite after epoch {epoch}")
     return total
