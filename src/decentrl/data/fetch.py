@@ -42,7 +42,11 @@ def fetch(
             "no address to fetch from is set",
             remedy="give --base-url or set DECENTRL_DATA_URL to where the data folder is served",
         )
-    if urlsplit(base).scheme not in ("http", "https"):
+    try:
+        known = urlsplit(base).scheme in ("http", "https")
+    except ValueError:  # brackets that are no IPv6 address
+        known = False
+    if not known:
         raise InputError(f"{base!r} is no web address", remedy="give one with http:// or https://")
     base = base.rstrip("/")
     done = []
