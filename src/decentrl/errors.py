@@ -88,6 +88,8 @@ def line_of(error: Exception) -> str:
         return f"{place}{error.strerror or error}"
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object[:200]!r} cannot be written as UTF-8; rename it"
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "a path contains a NUL character, which no file's name can; correct it"
     first = (str(error).splitlines() or [""])[0]
     return (
         f"internal: {type(error).__name__}: {first[:300]}; "

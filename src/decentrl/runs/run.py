@@ -194,8 +194,10 @@ def _run_folder(
                                  remedy="wait until it has finished")  # fmt: skip
             ours = True
             yield
-    except DecentRLError:
-        if ours and not resume:
+    except Exception as error:
+        # What has a checkpoint can be resumed, on a larger disk or with more memory.
+        lost = isinstance(error, DecentRLError) or not (folder / "checkpoint").exists()
+        if ours and not resume and lost:
             for path in folder.iterdir():
                 if path.is_dir():
                     shutil.rmtree(path)
