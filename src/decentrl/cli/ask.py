@@ -20,7 +20,6 @@ from decentrl.cli.console import (
     wide_console,
 )
 from decentrl.cli.options import (
-    MOST,
     Ann,
     Device,
     Entity,
@@ -78,7 +77,7 @@ def match(
     entities: Annotated[
         list[str] | None, Argument(metavar="[ENTITY]...", help="Entities to match.")
     ] = None,
-    top: Annotated[int, Option(help="How many matches for each.", min=1, max=MOST)] = 1,
+    top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
     matcher: Annotated[
         str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")
@@ -140,7 +139,7 @@ def predict(
             help="Many questions: a .tsv file of head, relation, tail, one of them empty or ?.",
         ),
     ] = "",
-    top: Annotated[int, Option(help="How many answers for each question.", min=1, max=MOST)] = 10,
+    top: Annotated[int, Option(help="How many answers for each question.", min=1)] = 10,
     known: Annotated[
         bool, Option("--known", help="Also answers that the graph already holds.")
     ] = False,

@@ -13,9 +13,6 @@ from decentrl.errors import ConfigError
 if TYPE_CHECKING:
     from decentrl.storage.bundle import Manifest
 
-MOST = 10**9
-"""What a number of answers may be at most."""
-
 Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a finished run.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else on stdout.")]
 Device = Annotated[str, Option(help="auto (CUDA if there is one), cpu or cuda.")]
@@ -33,7 +30,7 @@ Side = Annotated[
 Links = Annotated[str, Option(help="An aligner's run: links to measure it by.")]
 Triples = Annotated[str, Option(help="A predictor's run: triples to measure it by.")]
 Entity = Annotated[str, Argument(metavar="ENTITY", help="Its label.")]
-Top = Annotated[int, Option(help="How many.", min=1, max=MOST)]
+Top = Annotated[int, Option(help="How many.", min=1)]
 
 
 def given(context: typer.Context, *names: str) -> list[str]:
