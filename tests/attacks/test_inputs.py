@@ -267,7 +267,7 @@ VALUES = [
     "model.dim=3", "model.dim=-1", f"model.dim={MANY}", "a=b", "a.b", "=", "..",
     "matching.temperature=1e308", "model.encoder=none", "decoder.name=conve", "loss.scale=1e308",
     "training.learning_rate=1e308", "training.valid=1", "transe", "prediction",
-    "training.batch=1", "training.valid=0.9", "A" * 5000, "%s", "{x}", "é", "--", "-", 
+    "training.batch=1", "training.valid=0.9", "A" * 5000, "%s", "{x}", "é", "--", "-",
     "wn18", "word2vec", "npy", "csv",
 ]  # fmt: skip
 

@@ -8,9 +8,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-DEBUG = "DECENTRL_DEBUG"
-"""Environment variable that the option --debug sets: errors come with their traceback."""
-
 
 def entry() -> None:
     """``decentrl``: run :func:`main` and end the process at once.
@@ -48,7 +45,7 @@ def main() -> None:
 
 def run_app(app: Callable[[], object]) -> None:
     """Run a command; one clear line and exit code 2 for anything that goes wrong."""
-    from decentrl.cli.streams import printable
+    from decentrl.cli.streams import DEBUG, printable
     from decentrl.errors import DecentRLWarning, line_of
 
     # Commands print what was left out in lines of their own.

@@ -12,10 +12,10 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from decentrl.cli import DEBUG, ask, data, grow, train
+from decentrl.cli import ask, data, grow, train
 from decentrl.cli.console import plain_console
 from decentrl.cli.options import Json, check_choice
-from decentrl.cli.streams import printable
+from decentrl.cli.streams import DEBUG, printable
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+DEBUG = "DECENTRL_DEBUG"
+"""Environment variable that the option --debug sets: errors come with their traceback."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """C0 and C1, without tab and line feed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -153,31 +152,14 @@ def _start(
                 "--open-world needs --dataset; `decentrl data split` makes such a folder"
             )
     from decentrl.cli.course import Plan
-    from decentrl.data.registry import is_named
     from decentrl.runs.run import JOBS
     from decentrl.storage.kinds import kind_for
 
     names = ("dataset", "open_world", *files, "format", "holdout")
-    values = {name: asked[name] for name in names}
-    _whole_path(asked["output"])
-    for name in files:
-        values[name] = values[name] and _whole_path(values[name])
-    if os.path.isdir(dataset) and not is_named(dataset):
-        values["dataset"] = _whole_path(dataset)
-    sources = JOBS[kind_for(config).name].sources(**values)
+    sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
     named = given(context, *names, "preset", "seed")
     Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
-
-
-def _whole_path(path: str | Path) -> str:
-    """A path that means the same file in a run that is resumed from another folder."""
-    whole = os.path.abspath(path)
-    try:
-        whole.encode()
-    except UnicodeEncodeError:
-        raise InputError("the name is not UTF-8", file=path, remedy="rename it") from None
-    return whole
 
 
 def refit(
@@ -213,11 +195,10 @@ def refit(
     from decentrl.runs.sources import Grown
     from decentrl.storage.bundle import open_bundle, read_bundle
 
-    _whole_path(output)
     config = None  # --resume reads it, and the sources, from NEW
     if run is not None and not resume:
         opened = open_bundle(run)
         config = read_bundle(opened, opened.kind.name).config
         must_grow(config)  # before anything is printed
-    sources = Grown("" if run is None else _whole_path(run), links and _whole_path(links), share)
+    sources = Grown("" if run is None else str(run), links, share)
     Plan(sources, config, output, device, resume, overwrite, as_json).start()

@@ -24,8 +24,8 @@ from decentrl.errors import ConfigError
 
 DEFAULT_PRESET = "strong"
 
-_LARGEST = 2**53
-"""No setting is a larger whole number; a float still tells each from the next."""
+_LARGEST = 2**63 - 1
+"""No setting is a larger whole number; tensors and tables hold no larger one."""
 
 Sections = dict[str, type | None]
 """The dataclass of each section by its name; None where the chosen encoder has no such section."""

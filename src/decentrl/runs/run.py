@@ -24,7 +24,15 @@ from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
 from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report.collect import make_report
 from decentrl.runs.report.pages import render_report
-from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
+from decentrl.runs.sources import (
+    MODELS,
+    AnySources,
+    GraphSources,
+    Grown,
+    Sources,
+    read_task,
+    whole_paths,
+)
 from decentrl.storage.files import whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.storage.lock import locked_file
@@ -184,7 +192,7 @@ def _run_folder(
             raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
                              remedy="choose another -o") from None  # fmt: skip
         made = {"data_sha256": digest, "decentrl": __version__}
-        origin = {**asdict(sources), **made, **_named(task)}
+        origin = {**asdict(whole_paths(sources)), **made, **_named(task)}
         write_text(folder / CONFIG, to_toml({**config.to_dict(), "run": origin}))
     ours = False
     try:
