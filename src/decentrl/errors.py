@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -95,3 +96,29 @@ def warn_left_out(message: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "decentrl":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, DecentRLWarning, stacklevel=level)
+
+
+_NO_MEMORY = re.compile(r"out of memory|(alloc|reserve)\w* memory|bad_alloc", re.IGNORECASE)
+
+
+def line_of(error: Exception) -> str:
+    """What to tell a user of any error; one that nobody thought of is called internal."""
+    if isinstance(error, DecentRLError):
+        return str(error)
+    # torch has no class of its own for it on a CPU
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
+    ):
+        return "not enough memory; use a smaller model, batch or input, or a larger machine"
+    if isinstance(error, OSError):  # a folder that cannot be written, a full disk
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[:200]!r} cannot be written as UTF-8; rename it"
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "a path contains a NUL character, which no file's name can; correct it"
+    first = (str(error).splitlines() or [""])[0]
+    return (
+        f"internal: {type(error).__name__}: {first[:300]}; "
+        "`decentrl --debug …` shows where: please report it"
+    )

@@ -43,7 +43,7 @@ def values(section: Any, setting: Field[Any]) -> st.SearchStrategy[Any]:
     if kind is bool:
         return st.booleans()
     if kind is int:
-        return st.integers(least, most)
+        return st.integers(least, 2**63 - 1 if most is None else most)
     return st.floats(least, most, allow_nan=False, allow_infinity=False)
 
 

@@ -23,7 +23,7 @@ from decentrl.predictor import Predictor
 from decentrl.runs.folder import making
 from decentrl.runs.report.collect import make_report, pick_samples
 from decentrl.runs.run import average, make_run, read_settings
-from decentrl.runs.sources import GraphSources, Grown, Sources
+from decentrl.runs.sources import GraphSources, Grown, Sources, whole_paths
 from decentrl.training.loop import Row
 
 QUICK = ("model.dim=8", "training.epochs=2")
@@ -159,7 +159,7 @@ def test_settings_come_back_whatever_a_file_is_called(
 ) -> None:
     monkeypatch.setattr(Sources, "read", lambda self, seed: read_twins(twin_files))
     make_run(odd, config(seed=5), tmp_path / "run", device="cpu")
-    assert read_settings(tmp_path / "run") == (odd, config(seed=5))
+    assert read_settings(tmp_path / "run") == (whole_paths(odd), config(seed=5))
 
 
 def read_twins(twin_files: dict[str, Path]) -> Any:

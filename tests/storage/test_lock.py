@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from decentrl.runs import machine
 from decentrl.storage import files, lock
 from decentrl.storage.additions import Store
 from decentrl.storage.lock import locked_file
@@ -133,20 +132,6 @@ def test_every_module_loads_without_the_modules_of_unix() -> None:
         [sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
-
-
-def test_peak_memory_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def memory(process: object, counters: object, size: int) -> int:
-        assert size == machine.ctypes.sizeof(machine._Counters)
-        counters._obj.peak_working_set = 3 << 30  # type: ignore[attr-defined]
-        return 1
-
-    system = SimpleNamespace(
-        kernel32=SimpleNamespace(GetCurrentProcess=lambda: -1),
-        psapi=SimpleNamespace(GetProcessMemoryInfo=memory),
-    )
-    monkeypatch.setattr(machine.ctypes, "windll", system, raising=False)
-    assert machine._windows_peak() == 3 << 30
 
 
 def test_folders_are_exchanged_on_linux_alone(

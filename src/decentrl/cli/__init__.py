@@ -15,6 +15,9 @@ def entry() -> None:
     ``os._exit`` skips the clean-up of other libraries' threads, one of which has been seen to
     abort a process after its work was done.
     """
+    from decentrl.cli.streams import open_standard_files
+
+    open_standard_files()
     code = 0
     try:
         main()
@@ -22,32 +25,38 @@ def entry() -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:  # before a command has begun
         code = 130
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError):
             stream.flush()
     os._exit(code)
 
 
 def main() -> None:
-    from decentrl.cli.commands import app
+    from decentrl.cli.streams import safe_streams
 
-    run_app(app)
+    def app() -> None:
+        from decentrl.cli.commands import app
+
+        app()
+
+    with safe_streams():
+        run_app(app)
 
 
 def run_app(app: Callable[[], object]) -> None:
-    """Run a command; one clear line and exit code 2 for anything wrong with the input."""
-    from decentrl.errors import DecentRLError, DecentRLWarning
+    """Run a command; one clear line and exit code 2 for anything that goes wrong."""
+    from decentrl.cli.streams import DEBUG, printable
+    from decentrl.errors import DecentRLWarning, line_of
 
     # Commands print what was left out in lines of their own.
     warnings.simplefilter("ignore", DecentRLWarning)
     try:
         app()
-    except DecentRLError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(1)
-    except OSError as error:  # a folder that cannot be written, a full disk
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"error: {place}{error.strerror or error}", file=sys.stderr)
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            import traceback
+
+            print(printable(traceback.format_exc()), file=sys.stderr, end="")
+        line = printable(line_of(error)).replace("\n", r"\n")
+        print(f"error: {line}", file=sys.stderr)
         sys.exit(2)

@@ -197,7 +197,7 @@ def info(run: Run, as_json: Json = False) -> None:
         console.print(text, markup=False)
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
     memory = results["peak_memory_bytes"] / 2**20
-    console.print(f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB")
+    print_lines(console, f"- {results['device']}: {seconds}; peak memory {memory:,.0f} MiB")
     if since:
         console.print(
             f"- added since: {since['triples']:,} triples and {since['entities']:,} entities; "

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 from decentrl.cli import ask, data, grow, train
 from decentrl.cli.console import plain_console, print_json
 from decentrl.cli.options import Json, check_choice
+from decentrl.cli.streams import DEBUG, printable
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
 
+
+class _Commands(TyperGroup):
+    """Commands of which no message about options reaches a terminal as a command to it."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        with _printable_messages():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_messages():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_messages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = printable(message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Entity representations for open-world knowledge graphs: align two graphs or complete "
     "one, also when entities arrive after training.",
     no_args_is_help=True,
@@ -36,8 +64,12 @@ def common(
     version: Annotated[
         bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    debug: Annotated[
+        bool, Option("--debug", help="Show the traceback of an error, for a report of it.")
+    ] = False,
 ) -> None:
-    pass
+    if debug:
+        os.environ[DEBUG] = "1"
 
 
 def settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from decentrl.cli.output import tsv_row, write_table
+from decentrl.cli.streams import printable
 from decentrl.storage.files import json_text
 
 if TYPE_CHECKING:
@@ -28,9 +31,16 @@ DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
 """Digits after the point of what an answer comes with."""
 
 
+class _PrintableConsole(Console):
+    """A console of which no text reaches a terminal as a command to it."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(printable(text), **how)
+
+
 def plain_console(stderr: bool = False) -> Console:
     """A console that prints labels and paths as they are: no colours of its own, no emoji."""
-    return Console(stderr=stderr, emoji=False, highlight=False)
+    return _PrintableConsole(stderr=stderr, emoji=False, highlight=False)
 
 
 def wide_console(stderr: bool = False) -> Console:
@@ -48,7 +58,9 @@ def print_lines(console: Console, *lines: str | Table) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json_text(value))
+    # JSON escapes the other control characters, and has no lone surrogates in UTF-8.
+    text = json_text(value)
+    print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:

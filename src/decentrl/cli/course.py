@@ -21,7 +21,7 @@ from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
 from decentrl.runs.folder import RESULTS, making, put_back, refuse_existing
 from decentrl.runs.report.collect import pick_samples
-from decentrl.runs.sources import Grown
+from decentrl.runs.sources import Grown, whole_path, whole_paths
 from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
@@ -65,10 +65,10 @@ class Plan:
     def _run(self) -> None:
         if self.resume and self.overwrite:
             raise ConfigError("--resume keeps a run and --overwrite does not; give one of them")
+        whole_path(self.output)  # a name that cannot be kept is refused before any work
+        whole_paths(self.sources)
         put_back(self.output)
-        plan = self
-        if self.resume:
-            plan = self._begun()
+        plan = self._begun() if self.resume else self
         console, printer = wide_console(stderr=self.as_json), PRINTERS[kind_for(plan.config).name]
         # Seeds have a folder of their own each, in one that is replaced whole.
         with making(self.output, self.overwrite) if self.seeds else nullcontext():
@@ -181,7 +181,10 @@ def _refuse_changes(asked: Plan, begun: Plan) -> None:
     for name in asked.named:
         part = "config" if name in ("preset", "seed") else "sources"
         now = getattr(getattr(asked, part), name)
-        if now != getattr(getattr(begun, part), name):
+        same = asked.config, begun.config
+        if part == "sources":
+            same = whole_paths(asked.sources), whole_paths(begun.sources)
+        if getattr(same[0], name) != getattr(same[1], name):
             other.append(f"--{name.replace('_', '-')}" + ("" if now is True else f" {now}"))
     config = begun.config
     wanted = reduce(lambda known, change: known.with_setting(change), asked.changes, config)

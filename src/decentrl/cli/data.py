@@ -68,7 +68,7 @@ def split(
     name: Dataset,
     output: Annotated[str, Option("--output", "-o", help="The new folder.")],
     share: Annotated[float, Option(help="Share of test links or entities made new.")] = 0.2,
-    seed: Annotated[int, Option(help="Seed of the choice.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the choice.", min=0, max=2**32 - 1)] = 0,
 ) -> None:
     """Write a dataset with an open-world split to a new folder.
 

@@ -26,7 +26,9 @@ Set = Annotated[
     Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
 ]
 Seed = Annotated[int, Option(help="Seed of everything random.")]
-Seeds = Annotated[int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0)]
+Seeds = Annotated[
+    int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0, max=1000)
+]
 
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
@@ -198,5 +200,5 @@ def refit(
         opened = open_bundle(run)
         config = read_bundle(opened, opened.kind.name).config
         must_grow(config)  # before anything is printed
-    sources = Grown(str(run), links, share)
+    sources = Grown("" if run is None else str(run), links, share)
     Plan(sources, config, output, device, resume, overwrite, as_json).start()

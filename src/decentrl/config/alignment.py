@@ -146,7 +146,7 @@ class SelfTraining:
 class MatchingConfig:
     matcher: Literal["cosine", "csls", "sinkhorn"] = setting("sinkhorn", "what `match` ranks by")
     csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
-    temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4)
+    temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4, at_most=1e4)
     iterations: int = setting(30, "of Sinkhorn", at_least=1)
     keep: int = setting(
         0, "nearest entities that `match` keeps of each, for large graphs; 0 keeps all", at_least=0

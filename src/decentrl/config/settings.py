@@ -23,6 +23,9 @@ from decentrl.errors import ConfigError
 
 DEFAULT_PRESET = "strong"
 
+_LARGEST = 2**63 - 1
+"""No setting is a larger whole number; tensors and tables hold no larger one."""
+
 Sections = dict[str, type | None]
 """The dataclass of each section by its name; None where the chosen encoder has no such section."""
 
@@ -286,8 +289,8 @@ def _toml(value: Any) -> str:
 def _parse(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text  # a bare word such as `mean`
+    except ValueError:
+        return text  # a bare word such as `mean`; or a number of more digits than Python reads
 
 
 def checked_value(section: type, path: str, name: str, value: Any) -> Any:
@@ -297,6 +300,8 @@ def checked_value(section: type, path: str, name: str, value: Any) -> Any:
         if value not in words:
             raise ConfigError(f"{path} is {value!r}; it can be: {', '.join(words)}")
         return value
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ConfigError(f"{path} is too large a number")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not kind:

@@ -51,7 +51,7 @@ class GraphTask:
         A triple leaves training only if its entities and its relation still occur there without
         it; where too few such triples exist, fewer are held out.
         """
-        if min(valid, test) < 0 or valid + test >= 1:
+        if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor NaN
             raise InputError(
                 f"cannot hold out {valid} and {test} of the triples",
                 remedy="give shares of 0 or more that leave something for training",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...
         import pyoxigraph as ox
     except ImportError:
         raise MissingExtraError("reading RDF", "pyoxigraph", "rdf") from None
-    blank = f"_:{stem(file)}-{hashlib.sha256(data).hexdigest()[:6]}"
+    name = os.fsencode(stem(file)).decode("utf-8", "replace")  # may be made of any bytes
+    blank = f"_:{name}-{hashlib.sha256(data).hexdigest()[:6]}"
     blanks: dict[str, str] = {}
 
     def label(term: Any) -> str:

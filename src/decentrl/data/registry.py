@@ -101,6 +101,11 @@ def list_datasets() -> list[DatasetInfo]:
     return list(_DATASETS.values())
 
 
+def is_named(name_or_folder: str) -> bool:
+    """Whether this is a dataset's name, which wins over a folder of the same one."""
+    return _normal(name_or_folder) in _DATASETS
+
+
 def find_dataset(name: str) -> DatasetInfo:
     """The dataset of this name; an unknown name is an error that lists the nearest ones."""
     known = _DATASETS.get(_normal(name))
@@ -119,7 +124,7 @@ def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
 
     A name wins over a folder in the current directory; write ``./world`` for the latter.
     """
-    if _normal(name_or_folder) not in _DATASETS:
+    if not is_named(name_or_folder):
         folder = Path(name_or_folder)
         if folder.is_dir():
             return read_folder(folder, folder.resolve().name, open_world)

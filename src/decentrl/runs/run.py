@@ -24,7 +24,15 @@ from decentrl.runs.folder import CONFIG, RESULTS, clear, making, refuse_existing
 from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report.collect import make_report
 from decentrl.runs.report.pages import render_report
-from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
+from decentrl.runs.sources import (
+    MODELS,
+    AnySources,
+    GraphSources,
+    Grown,
+    Sources,
+    read_task,
+    whole_paths,
+)
 from decentrl.storage.files import json_text, whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.training.loop import Row
@@ -178,13 +186,15 @@ def _begun(
     else:
         refuse_existing(folder)
         made = {"data_sha256": digest, "decentrl": __version__}
-        origin = {**asdict(sources), **made, **_named(task)}
+        origin = {**asdict(whole_paths(sources)), **made, **_named(task)}
         text = to_toml({**config.to_dict(), "run": origin})
         write_text(folder / CONFIG, text + _seal(text))
     try:
         yield
-    except DecentRLError:
-        if not resume:
+    except Exception as error:
+        # What has a checkpoint can be resumed, on a larger disk or with more memory.
+        lost = isinstance(error, DecentRLError) or not (folder / "checkpoint").exists()
+        if not resume and lost:
             clear(folder)
         raise
 

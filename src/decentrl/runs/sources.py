@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any
 
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.registry import load_task
-from decentrl.errors import ConfigError
+from decentrl.data.registry import is_named, load_task
+from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
 from decentrl.predictor import Predictor
 from decentrl.storage.bundle import open_bundle
@@ -86,6 +87,26 @@ class Grown:
 
 
 AnySources = Sources | GraphSources | Grown
+
+
+def whole_paths(sources: AnySources) -> AnySources:
+    """The same files by names that mean them in any working folder."""
+    found: dict[str, Any] = {}
+    for name, value in asdict(sources).items():
+        apart = name == "format" or (name == "dataset" and is_named(value))
+        if isinstance(value, str) and value and not apart:
+            found[name] = whole_path(value)
+    return replace(sources, **found)
+
+
+def whole_path(path: str | PathLike[str]) -> str:
+    """The whole path; Arrow and the settings of a run can only hold UTF-8."""
+    whole = os.path.abspath(path)
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        raise InputError("the name is not UTF-8", file=path, remedy="rename it") from None
+    return whole
 
 
 def read_task(

@@ -39,9 +39,9 @@ def model_card(
         table = [f"| {' | '.join(cells)} |" for cells in (titles, rule, *rows)]
         quality = "\n".join([f"{QUALITY} {kind.measured}, fractions:", "", *table])
     lines = [
-        f"# {task.name}: entity {kind.about}",
+        f"# {_plain(task.name)}: entity {kind.about}",
         "",
-        f"Made by decentrl {__version__}, preset `{config.preset}`, seed {config.seed}.",
+        f"Made by decentrl {__version__}, preset `{_line(config.preset)}`, seed {config.seed}.",
         "",
         *(f"- {part}: {what}" for part, what in task_facts(task).items()),
         f"- data (SHA-256): `{task.content_hash()}`",
@@ -53,6 +53,18 @@ def model_card(
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str) -> str:
+    """A name from outside on one line, for a code span."""
+    unfit = r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]"
+    return re.sub(unfit, "\ufffd", " ".join(name.split())).replace("`", "'")
+
+
+def _plain(name: str) -> str:
+    """A name from outside as Markdown that reads as it is."""
+    # An underscore inside a word is an ordinary character.
+    return re.sub(r"[\\*\[\]<>|~&$]|(?<!\w)_|_(?!\w)", r"\\\g<0>", _line(name))
 
 
 def quality_of(card: str) -> str:
