@@ -38,7 +38,7 @@ def check_run(run: Path) -> None:
             assert tensor.isfinite().all(), f"{name} {key} is not finite"
 
 
-@pytest.mark.trials(8, 300)
+@pytest.mark.trials(5, 300)
 def test_a_training_that_diverges(
     trials: int,
     chance: random.Random,

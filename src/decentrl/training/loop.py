@@ -45,7 +45,7 @@ class _Progress:
             return {}
         self.misses += 1
         if not np.isfinite(list(measured.values())).all():
-            raise DivergedError("the validation metrics are not finite")
+            raise DivergedError("the trained vectors are not finite")
         value = next(iter(measured.values()))
         if value > self.best_value:
             self.best_value, self.misses = value, 0
