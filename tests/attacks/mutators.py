@@ -126,7 +126,9 @@ Malice = Callable[[random.Random, Forgery], str]
 ODD: list[Any] = [None, True, -1, 0, 0.5, 2**31, 10**9, 10**12, 2**64, "", "x", "..", [], [[]], {}]
 
 
-def _some_tensor(chance: random.Random, forgery: Forgery, kinds: str) -> tuple[str, dict[str, Any], str]:
+def _some_tensor(
+    chance: random.Random, forgery: Forgery, kinds: str
+) -> tuple[str, dict[str, Any], str]:
     """A file, its tensors, and one of a kind that has elements."""
     while True:
         file = chance.choice(sorted(x for x in forgery.files if x.endswith(".safetensors")))
@@ -272,7 +274,9 @@ def setting(chance: random.Random, forgery: Forgery) -> str:
     )  # fmt: skip
     lines[place] = f"{key} = {odd}"
     if chance.random() < 0.1:
-        lines = chance.choice((["a." * 5000 + "b = 1"], ["["], ["\0"], ["x = 1", *lines], lines[3:]))
+        lines = chance.choice(
+            (["a." * 5000 + "b = 1"], ["["], ["\0"], ["x = 1", *lines], lines[3:])
+        )
     forgery.files["config.toml"] = "\n".join(lines).encode()
     return f"{key} = {odd[:40]}"
 

@@ -20,7 +20,6 @@ import pytest
 from decentrl.errors import BundleError
 from decentrl.predictor import Predictor
 from decentrl.storage.additions import FILE, Growth, Store
-
 from tests.attacks.conftest import Tally
 from tests.attacks.mutators import damage
 
@@ -255,7 +254,9 @@ def test_a_store_with_right_checksums_and_impossible_contents_is_an_error(
     assert found.clean
 
 
-@pytest.mark.parametrize("name", ["store", f"store/{FILE}", "store/lock", "store.seal", f"store/{FILE}-wal"])
+@pytest.mark.parametrize(
+    "name", ["store", f"store/{FILE}", "store/lock", "store.seal", f"store/{FILE}-wal"]
+)
 @pytest.mark.parametrize("write", [False, True])
 def test_nothing_is_written_through_a_link(
     killed: Path, tmp_path: Path, name: str, write: bool

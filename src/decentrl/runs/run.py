@@ -25,6 +25,7 @@ from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report.collect import make_report
 from decentrl.runs.report.pages import render_report
 from decentrl.runs.sources import MODELS, AnySources, GraphSources, Grown, Sources, read_task
+from decentrl.storage.bundle import seal_of
 from decentrl.storage.files import whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.storage.lock import locked_file
@@ -139,7 +140,7 @@ def _named(task: AnyTask) -> dict[str, str]:
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, the last file of a run: it marks the run as finished."""
-    text = json.dumps(results, indent=2, ensure_ascii=False)
+    text = json.dumps({**results, "sha256": seal_of(results)}, indent=2, ensure_ascii=False)
     write_text(folder / RESULTS, text + "\n")
 
 
