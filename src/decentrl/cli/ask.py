@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.errors import NotRenderableError
 from rich.markup import escape
 from typer import Argument, Option
 
@@ -210,7 +211,7 @@ def info(run: Run, as_json: Json = False) -> None:
     console.print()
     try:
         PRINTERS[kind_about(results.get("task")).name].results(console, results)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, NotRenderableError) as error:
         raise BundleError(f"{run / 'results.json'}: damaged, it has other results") from error
 
 

@@ -27,7 +27,7 @@ from decentrl.storage.bundle import Bundle
 from decentrl.storage.card import model_card, quality_of
 from decentrl.storage.kinds import AnyTask
 from decentrl.storage.mapped import MappedRows, mapped_rows
-from decentrl.storage.validate import check_matching, check_rows
+from decentrl.storage.validate import check_like, check_matching, check_rows
 from decentrl.views.part import Mask
 
 SIDE = ""
@@ -60,8 +60,8 @@ def _check(bundle: Bundle[Any, Any], model: Model) -> None:
     """A :class:`ValueError` unless a bundle has what its settings ask for, of every entity."""
     weights, width, memories, features = model
     sizes = {side: len(graph.entities) for side, (graph, _) in graphs_of(bundle.task).items()}
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    check_rows("weights", mapped_rows(bundle.weights), shapes)
+    wanted = {name: f"{tensor.dtype}{list(tensor.shape)}" for name, tensor in weights.items()}
+    check_like("weights", mapped_rows(bundle.weights), wanted)
     shapes = {side or "entities": (n, width) for side, n in sizes.items()}
     check_rows("vectors", mapped_rows(bundle.vectors), shapes)
     rows = mapped_rows(bundle.memory)

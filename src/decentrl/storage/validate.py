@@ -100,12 +100,21 @@ def check_rows(
     name: str, rows: Mapping[str, MappedRows], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
     """A :class:`ValueError` unless there are float32 tensors of these shapes and no others."""
-    if set(rows) != set(shapes):
-        raise ValueError(f"{name}: {sorted(set(rows) ^ set(shapes))[0]} is missing, or too much")
-    for key, shape in shapes.items():
+    check_like(name, rows, {key: f"torch.float32{list(x)}" for key, x in shapes.items()})
+
+
+def check_like(name: str, rows: Mapping[str, MappedRows], wanted: Mapping[str, str]) -> None:
+    """The same for tensors of any type, ``torch.float32[3, 4]``."""
+    if set(rows) != set(wanted):
+        raise ValueError(f"{name}: {sorted(set(rows) ^ set(wanted))[0]} is missing, or too much")
+    for key, sought in wanted.items():
         found = f"{rows[key].dtype}{list(rows[key].shape)}"
-        if found != f"torch.float32{list(shape)}":
-            raise ValueError(f"{name}: {key} is {found}, not torch.float32{list(shape)}")
+        if found != sought:
+            raise ValueError(f"{name}: {key} is {found}, not {sought}")
+        if sought.startswith("torch.int64[") and len(rows[key].shape) == 1 and len(rows[key]):
+            ids = rows[key].all()  # which of them stand for which
+            if not 0 <= int(ids.min()) <= int(ids.max()) < len(ids):
+                raise ValueError(f"{name}: {key} has an id that is none")
 
 
 def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], features: int) -> None:
