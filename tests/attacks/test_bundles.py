@@ -111,7 +111,9 @@ def test_a_malicious_bundle_is_an_answer_or_an_error(
         before = sorted(path.name for path in here.iterdir())
         for command, *rest in ASKED[kind]:
             ask(found, what, capsys, command, run, *rest)
-        found.outside += sorted(p.name for p in here.iterdir() if not p.name.startswith("out.")) != before
+        found.outside += (
+            sorted(p.name for p in here.iterdir() if not p.name.startswith("out.")) != before
+        )
         for path in here.glob("out.*"):
             path.unlink()
         shutil.rmtree(run)

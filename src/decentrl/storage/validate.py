@@ -45,8 +45,10 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         if size < 0 or ("block_crc32" in entry and len(entry["block_crc32"]) != 8 * blocks):
             raise ValueError(f"the sizes of {name}")
     if origin is not None:
-        found = (origin.get("base"), origin.get("additions")) if isinstance(origin, dict) else ()
-        if [type(x) for x in found] != [str, int] or not 0 <= found[1] < 2**42:
+        base, count = (
+            map(origin.get, ("base", "additions")) if isinstance(origin, dict) else ("", "")
+        )
+        if not isinstance(base, str) or type(count) is not int or not 0 <= count < 2**42:
             raise ValueError("of which bundle it grew")
 
 
@@ -66,7 +68,7 @@ def check_labels(table: pa.Table, names: tuple[str, ...]) -> None:
 def check_arrays(kind: Kind, labels: Mapping[str, Vocabulary], arrays: Arrays) -> None:
     """A :class:`ValueError` unless triples, links and lists of ids name labels that there are."""
     sizes = [len(labels[name]) for name in kind.label_names]
-    columns = {
+    columns: dict[str, tuple[int, ...]] = {
         graph: (entities, relations, entities)
         for graph, entities, relations in zip(kind.graphs, sizes[::2], sizes[1::2], strict=True)
     }
