@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.errors import NotRenderableError
 from rich.markup import escape
 from typer import Argument, Option
 
@@ -37,6 +38,11 @@ from decentrl.cli.printers import PRINTERS, relation_table
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
 
+RESULTS = {
+    "dataset", "open_world", "task", "preset", "seed", "device", "seconds", "peak_memory_bytes",
+    "results", "self_training", "frequency", "confidence",
+}  # fmt: skip
+"""What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 """What the extension of an exported file means."""
 
@@ -181,6 +187,7 @@ def predict(
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of, how good it was when trained, and how much was added since."""
     from decentrl.cli.grow import count_added
+    from decentrl.storage.bundle import open_bundle, read_card
     from decentrl.storage.card import QUALITY
     from decentrl.storage.kinds import kind_about
 
@@ -191,9 +198,8 @@ def info(run: Run, as_json: Json = False) -> None:
         print_json(results)
         return
     console = wide_console()
-    card = run / "bundle" / "README.md"
-    if card.is_file():
-        text = card.read_text("utf-8").split(QUALITY)[0].split("```")[0].rstrip()
+    if (run / "bundle").is_dir():
+        text = read_card(open_bundle(run)).split(QUALITY)[0].split("```")[0].rstrip()
         console.print(text, markup=False)
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
     memory = results["peak_memory_bytes"] / 2**20
@@ -204,11 +210,16 @@ def info(run: Run, as_json: Json = False) -> None:
             f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
         )
     console.print()
-    PRINTERS[kind_about(results.get("task")).name].results(console, results)
+    try:
+        PRINTERS[kind_about(results.get("task")).name].results(console, results)
+    except (LookupError, ValueError, TypeError, AttributeError, NotRenderableError) as error:
+        raise BundleError(f"{run / 'results.json'}: damaged, it has other results") from error
 
 
 def read_results(folder: Path) -> dict[str, Any]:
     """``results.json`` of a finished run."""
+    from decentrl.storage.bundle import seal_of
+
     path = folder / "results.json"
     if not path.is_file():
         if aside := put_aside(folder):
@@ -218,9 +229,17 @@ def read_results(folder: Path) -> dict[str, Any]:
         )
     try:
         results = dict(json.loads(path.read_bytes()))
-        _ = results["seconds"].items(), results["results"][:], results["peak_memory_bytes"] + 0
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BundleError(f"{path}: damaged, it is not the JSON that a run writes") from error
+        seal = results.pop("sha256", None)
+        # Runs of before have no seal; a damaged name of it is none of theirs.
+        if set(results) - RESULTS if seal is None else seal != seal_of(results):
+            raise ValueError("its checksum differs")
+        _ = [value + 0.0 for value in results["seconds"].values()]
+        _ = [dict(row) for row in results["results"]], results["peak_memory_bytes"] + 0
+        _ = results["device"] + ""
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise BundleError(
+            f"{path}: damaged, it is not the JSON that a run writes ({error}); copy the run again"
+        ) from error
     return results
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from decentrl.config.settings import Section, Sections, Settings, setting
 from decentrl.config.shared import (
     SHARE,
+    WIDEST,
     Distillation,
     EncoderSettings,
     HoldOut,
@@ -67,8 +68,10 @@ class DANSettings(EncoderSettings):
         "training": WatchedTraining,
     }
 
-    dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
-    layers: int = setting(4, "number of layers, K", at_least=1)
+    dim: int = setting(
+        512, "width of the input embeddings and of every layer", at_least=1, at_most=WIDEST
+    )
+    layers: int = setting(4, "number of layers, K", at_least=1, at_most=64)
     dropout: float = setting(0.5, "dropout on attention scalars", **SHARE)
     hops: Literal["alternating", "one"] = setting(
         "alternating", "two-hop neighbours in layers 1, 3, … (alternating) or one-hop in all"
@@ -93,8 +96,10 @@ class ReflectionSettings(EncoderSettings):
         "training": Training,
     }
 
-    dim: int = setting(256, "width of the input embeddings and of every layer", at_least=1)
-    layers: int = setting(2, "number of layers, K", at_least=1)
+    dim: int = setting(
+        256, "width of the input embeddings and of every layer", at_least=1, at_most=WIDEST
+    )
+    layers: int = setting(2, "number of layers, K", at_least=1, at_most=64)
     dropout: float = setting(0.3, "dropout on vectors", **SHARE)
     edge_dropout: float = setting(0.1, "share of the edges left out in a layer", **SHARE)
     entity_dropout: float = setting(
@@ -124,8 +129,10 @@ class Propagation:
     weight: float = setting(
         0.4, "share of seed propagation in the score, the encoder has the rest", **SHARE
     )
-    dim: int = setting(512, "width of a link's random vector", at_least=1)
-    relation_dim: int = setting(128, "coordinates of a relation in the features", at_least=1)
+    dim: int = setting(512, "width of a link's random vector", at_least=1, at_most=WIDEST)
+    relation_dim: int = setting(
+        128, "coordinates of a relation in the features", at_least=1, at_most=WIDEST
+    )
 
     rounds: ClassVar[int] = 2  # how far the vectors travel
     width: ClassVar[int] = 16  # coordinates of a neighbour, for each one of a relation
@@ -134,7 +141,10 @@ class Propagation:
 @dataclass(frozen=True)
 class SelfTraining:
     rounds: int = setting(
-        0, "rounds of training on found links too, at most; validation links choose", at_least=0
+        0,
+        "rounds of training on found links too, at most; validation links choose",
+        at_least=0,
+        at_most=10_000,
     )
     mass: float = setting(
         0.3, "Sinkhorn mass that two mutually nearest entities need to become a link", **SHARE
@@ -147,7 +157,7 @@ class MatchingConfig:
     matcher: Literal["cosine", "csls", "sinkhorn"] = setting("sinkhorn", "what `match` ranks by")
     csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
     temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4, at_most=1e4)
-    iterations: int = setting(30, "of Sinkhorn", at_least=1)
+    iterations: int = setting(30, "of Sinkhorn", at_least=1, at_most=10_000)
     keep: int = setting(
         0, "nearest entities that `match` keeps of each, for large graphs; 0 keeps all", at_least=0
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from decentrl.config.settings import Sections, Settings, setting
-from decentrl.config.shared import SHARE, Distillation, EncoderSettings, WatchedSteps
+from decentrl.config.shared import SHARE, WIDEST, Distillation, EncoderSettings, WatchedSteps
 from decentrl.errors import ConfigError
 
 
@@ -35,7 +35,9 @@ class PredictionTraining(WatchedSteps):
 class PredictionEncoderSettings(EncoderSettings):
     """Base of the settings of an encoder under a decoder."""
 
-    dim: int = setting(512, "width of the input embeddings and of every layer", at_least=1)
+    dim: int = setting(
+        512, "width of the input embeddings and of every layer", at_least=1, at_most=WIDEST
+    )
     dropout: float = setting(0.3, "dropout on entity vectors", **SHARE)
     output: Literal["tied", "table"] = setting(
         "tied", "answers are compared by the vectors that ask, or by a table (no new answers then)"
@@ -53,7 +55,7 @@ class PredictionEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class LayeredSettings(PredictionEncoderSettings):
-    layers: int = setting(2, "number of layers, K", at_least=1)
+    layers: int = setting(2, "number of layers, K", at_least=1, at_most=64)
     hidden: float = setting(
         0.5,
         "share of the edges between a batch's questions and answers hidden while it is learned",
@@ -63,6 +65,7 @@ class LayeredSettings(PredictionEncoderSettings):
         1,
         "steps that share one encoding of the graph; the encoder learns from all at once",
         at_least=1,
+        at_most=10_000,
     )
 
 
@@ -146,7 +149,9 @@ class DecoderSettings:
     sections: ClassVar[Sections] = {}
     """Dataclasses of other sections, where they differ from the defaults."""
 
-    dim: int = setting(1024, "width of the vectors it reads; 0 takes the encoder's", at_least=0)
+    dim: int = setting(
+        1024, "width of the vectors it reads; 0 takes the encoder's", at_least=0, at_most=WIDEST
+    )
     normalise: bool = setting(False, "entity vectors have length 1")
     dropout: float = setting(0.0, "dropout on the vector of a question", **SHARE)
 

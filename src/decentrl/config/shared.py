@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal
 from decentrl.config.settings import Section, setting
 
 SHARE = {"at_least": 0, "at_most": 1}
+WIDEST = 2**16
+"""Of vectors: a wider one is a mistake, or an attempt to fill the memory."""
 
 
 @dataclass(frozen=True)

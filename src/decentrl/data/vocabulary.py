@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from decentrl.errors import UnknownLabelError
+from decentrl.errors import InputError, UnknownLabelError
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -31,8 +31,8 @@ class _Labels:
     needed, because a million take a second.
     """
 
-    def __init__(self, given: list[str] | pa.Array) -> None:
-        self._given = given
+    def __init__(self, given: list[str] | pa.Array, file: str = "") -> None:
+        self._given, self._file = given, file
 
     def __len__(self) -> int:
         return len(self._given)
@@ -43,7 +43,10 @@ class _Labels:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.labels)}
+        found = {label: i for i, label in enumerate(self.labels)}
+        if self._file and len(found) != len(self):
+            raise InputError("a label occurs twice", file=self._file, remedy="copy the run again")
+        return found
 
     def to_arrow(self) -> pa.Array:
         import pyarrow as pa
@@ -63,10 +66,13 @@ class Vocabulary:
             raise ValueError(f"the label {twice!r} occurs twice in a vocabulary")
 
     @classmethod
-    def from_arrow(cls, labels: pa.Array) -> Vocabulary:
-        """The vocabulary of distinct labels, string[n]; it costs nothing before its first use."""
+    def from_arrow(cls, labels: pa.Array, file: str = "") -> Vocabulary:
+        """The vocabulary of distinct labels, string[n]; it costs nothing before its first use.
+
+        ``file`` is where they come from, if that they are distinct is still to be seen.
+        """
         vocabulary = cls()
-        vocabulary._first = _Labels(labels)
+        vocabulary._first = _Labels(labels, file)
         return vocabulary
 
     def __len__(self) -> int:

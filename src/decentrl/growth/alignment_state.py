@@ -19,8 +19,9 @@ from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
-from decentrl.growth.learned import Learned, all_triples, graphs_of
+from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.matching.confidence import FEATURES
 from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
@@ -67,6 +68,15 @@ class AlignmentState(Learned):
             confidence=fitted.confidence,
             found=fitted.found - np.array([0, len(task.left.entities)]),
         ).checked()
+
+    @classmethod
+    def _model_of(cls, bundle: Bundle[Any, Any]) -> Model:
+        left, right = bundle.task.left, bundle.task.right
+        entities = len(left.entities) + len(right.entities)
+        relations = len(left.relations) + len(right.relations)
+        views = FusedViews(bundle.config, entities, relations)
+        weights = {} if views.encoder is None else views.encoder.state_dict()
+        return weights, views.dim, views.memories, len(FEATURES)
 
     @classmethod
     def _parts_of(cls, bundle: Bundle[Any, Any], device: torch.device) -> dict[str, Any]:

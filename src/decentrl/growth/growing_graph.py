@@ -25,7 +25,7 @@ from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_key
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_columns
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
-from decentrl.errors import DecentRLError, InputError, UnknownLabelError
+from decentrl.errors import BundleError, DecentRLError, InputError, UnknownLabelError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
@@ -77,6 +77,11 @@ class GrowingGraph:
         if self._grown is not None:
             return self._grown[: len(self.entities)]
         return whole(self._trained_vectors)
+
+    @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return int(self._trained_vectors.shape[1])
 
     def has_vector(self) -> Tensor:
         """Mask of the entities with a vector other than 0, bool[n] on the CPU.
@@ -322,9 +327,33 @@ class Growing:
             return 0
         fresh = self.store.since(self.last)
         for addition, growth in fresh:
-            self._apply(growth)
+            try:
+                self._check(growth)
+                self._apply(growth)
+            except ValueError as error:
+                raise BundleError(
+                    f"{self.store.file}: damaged (addition {addition.number}: {error}); "
+                    "copy the run again"
+                ) from error
             self.additions.append((addition, growth))
         return len(fresh)
+
+    def _check(self, growth: Growth) -> None:
+        """That an addition which was read goes with the graphs as they are."""
+        side, rows = self.sides.get(growth.side), growth.rows.shape[1]
+        if side is None or growth.first != len(side.entities):
+            raise ValueError("it is of another graph")
+        known = [x for _, x in self.additions if x.side == growth.side][:1]
+        if rows < side.width or (known and known[0].rows.shape[1] != rows):
+            raise ValueError("its rows are of another width")
+        relations = growth.triples[:, 1]
+        n = len(side.trained.relations)
+        if len(relations) and not 0 <= relations.min() <= relations.max() < n:
+            raise ValueError("a relation is none")
+        if len(set(growth.labels)) != len(growth.labels) or any(
+            label in side.entities for label in growth.labels
+        ):
+            raise ValueError("a label occurs twice")
 
     def leave_store(self) -> None:
         """Close the store: later additions are in this process alone."""

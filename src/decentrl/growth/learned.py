@@ -29,6 +29,7 @@ from decentrl.storage.bundle import Bundle, Manifest, read_bundle
 from decentrl.storage.card import model_card, quality_of
 from decentrl.storage.kinds import AnyTask, KindName
 from decentrl.storage.mapped import MappedRows, mapped_rows
+from decentrl.storage.validate import check_like, check_matching, check_rows
 from decentrl.views.part import Mask
 
 STORE = "store"
@@ -48,6 +49,32 @@ def graphs_of(task: AnyTask) -> dict[str, tuple[KnowledgeGraph, Ids]]:
 def all_triples(graph: KnowledgeGraph, arrived: Ids) -> Ids:
     """The triples of a graph, those of training first."""
     return np.concatenate((graph.triples, arrived))
+
+
+def _start(side: str) -> str:
+    """What the names of a side's memories begin with in a bundle."""
+    return f"{side}." if side else ""
+
+
+Model = tuple[Mapping[str, Tensor], int, Mapping[str, int], int]
+"""Of a model: weights, width of vectors, widths of memories, number of features of confidence."""
+
+
+def _check(bundle: Bundle[Any, Any], model: Model) -> None:
+    """A :class:`ValueError` unless a bundle has what its settings ask for, of every entity."""
+    weights, width, memories, features = model
+    sizes = {side: len(graph.entities) for side, (graph, _) in graphs_of(bundle.task).items()}
+    wanted = {name: f"{tensor.dtype}{list(tensor.shape)}" for name, tensor in weights.items()}
+    check_like("weights", mapped_rows(bundle.weights), wanted)
+    shapes = {side or "entities": (n, width) for side, n in sizes.items()}
+    check_rows("vectors", mapped_rows(bundle.vectors), shapes)
+    rows = mapped_rows(bundle.memory)
+    if rows:
+        shapes = {
+            _start(side) + name: (n, w) for side, n in sizes.items() for name, w in memories.items()
+        }
+        check_rows("memory", {x: rows[x] for x in rows if x in shapes or "." in x}, shapes)
+    check_matching(bundle.matching, sizes, features)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +99,11 @@ class Learned(ABC):
     stored: Mapping[str, Tensor] | None = None
 
     # What differs between alignment and prediction
+
+    @classmethod
+    @abstractmethod
+    def _model_of(cls, bundle: Bundle[Any, Any]) -> Model:
+        """What the weights, vectors and memories of a bundle must be like, from its settings."""
 
     @classmethod
     @abstractmethod
@@ -120,6 +152,15 @@ class Learned(ABC):
     @classmethod
     def from_bundle(cls, bundle: Bundle[Any, Any], device: torch.device) -> Self:
         """What a bundle holds; vectors and memories stay in its files until they are read."""
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nothing is computed
+                model = cls._model_of(bundle)
+            _check(bundle, model)
+        except (ValueError, RuntimeError, OverflowError) as error:
+            raise BundleError(
+                f"{bundle.task.name}: its weights are not those of its settings ({error}); "
+                "copy the run again, or train it again"
+            ) from error
         vectors: Mapping[str, Tensor | MappedRows] = mapped_rows(bundle.vectors)
         if device.type != "cpu":
             vectors = {name: rows.to(device) for name, rows in bundle.vectors.items()}

@@ -18,7 +18,7 @@ from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError
 from decentrl.graph.splits import Splits
 from decentrl.growth.growing_graph import Growing
-from decentrl.growth.learned import SIDE, Learned, all_triples, graphs_of
+from decentrl.growth.learned import SIDE, Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import cuda_devices
@@ -58,6 +58,12 @@ class PredictionState(Learned):
             return None
         vectors = self.model.rows(view_of(self.model, then.now, self.task, self.device)).vectors
         return Completion(self.model, vectors, then).calibrated(then.queries(valid), then.known)
+
+    @classmethod
+    def _model_of(cls, bundle: Bundle[Any, Any]) -> Model:
+        sizes = len(bundle.task.graph.entities), len(bundle.task.graph.relations)
+        model = PredictionModel(*sizes, bundle.config)
+        return model.state_dict(), bundle.config.width, model.encoder.memories, 2
 
     @classmethod
     def _parts_of(cls, bundle: Bundle[Any, Any], device: torch.device) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from decentrl.runs.sources import (
     read_task,
     whole_paths,
 )
+from decentrl.storage.bundle import seal_of
 from decentrl.storage.files import json_text, whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.training.loop import Row
@@ -147,7 +148,8 @@ def _named(task: AnyTask) -> dict[str, str]:
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, the last file of a run: it marks the run as finished."""
-    write_text(folder / RESULTS, json_text(results) + "\n")
+    text = json_text({**results, "sha256": seal_of(results)})
+    write_text(folder / RESULTS, text + "\n")
 
 
 def read_settings(folder: Path) -> tuple[Any, Any]:

@@ -47,6 +47,24 @@ class Addition:
         return cls(**{name: line[name] for name in _KEPT}, folded=folded)
 
 
+_TYPES = {
+    "number": int, "time": str, "side": str, "source": str, "triples": int, "entities": int,
+    "facts": dict, "first": int, "rows": list, "chunk": int, "pieces": list,
+}  # fmt: skip
+
+
+def check_line(line: Any) -> Line:
+    """A line as a store holds it; a :class:`ValueError` if no run has written it."""
+    if not isinstance(line, dict) or any(type(line.get(x)) is not _TYPES[x] for x in _TYPES):
+        raise ValueError("a line of the log")
+    numbers = [line["triples"], line["entities"], line["first"], *line["rows"], *line["pieces"]]
+    if any(type(x) is not int or x < 0 for x in numbers) or len(line["rows"]) != 2:
+        raise ValueError("the numbers in a line of the log")
+    if line["chunk"] < 1 or len(line["pieces"]) != 3 + -(-line["rows"][0] // line["chunk"]):
+        raise ValueError("a line of the log has too few or too many pieces")
+    return line
+
+
 _KEPT = [x.name for x in fields(Addition) if x.name != "folded"]
 
 
@@ -73,6 +91,11 @@ class Growth:
             raise ValueError(f"shapes: {self.triples.shape}, {self.ids.shape}, {size} rows")
         if (np.diff(self.ids) <= 0).any():
             raise ValueError("the ids of rows must ascend")
+        size, ends = self.first + len(self.labels), self.triples[:, [0, 2]]
+        if any(len(ids) and not 0 <= ids.min() <= ids.max() < size for ids in (ends, self.ids)):
+            raise ValueError("an id is none of an entity")
+        if not np.isfinite(self.rows).all():
+            raise ValueError("a row has a number that is not finite")
 
     def pieces(self) -> Iterator[bytes]:
         """What is kept beside the line, in the order in which :meth:`from_pieces` reads it."""
@@ -101,7 +124,13 @@ class Growth:
         rows = np.empty((size, width), np.float32)
         for start, piece in zip(range(0, size, chunk), pieces, strict=True):
             rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, width)
-        return cls(line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows)
+        found = cls(line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows)
+        if not isinstance(labels, list) or not all(isinstance(x, str) for x in labels):
+            raise ValueError("labels that are no text")
+        if [len(triples) // 3, len(labels)] != [line["triples"], line["entities"]]:
+            raise ValueError("it does not have what its line says")
+        found.check(None)
+        return found
 
 
 def _rows_to_a_piece(width: int) -> int:

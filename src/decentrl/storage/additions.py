@@ -6,24 +6,29 @@ floats). An entity's row is that of the last addition that made one, so taking a
 deleting what it wrote. Numbers are never given twice, so that a reader notices what was taken back.
 
 Nothing in the file changes unseen. A line of the log has the CRC-32 of its pieces and its own one,
-which goes on from that of the line before; the last one is in the state, which has one too.
+which goes on from that of the line before; the last one is in the state, which has one too. The
+state is written once more beside the store's folder, in the *seal*: SQLite takes a damaged end of
+its write-ahead log for one that never was, and by the seal additions lost with it are missed, as
+are those of a store that was deleted.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from decentrl.errors import BundleError, InputError
-from decentrl.storage.addition import CHUNK, Addition, Growth, Line
-from decentrl.storage.files import sync_folder, whole_files
+from decentrl.storage.addition import CHUNK, Addition, Growth, Line, check_line
+from decentrl.storage.files import sync_folder, whole_files, write_text
 from decentrl.storage.lock import locked_file
 
 __all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
@@ -36,9 +41,15 @@ _SCHEMA = f"""
     CREATE TABLE pieces (key INTEGER PRIMARY KEY, content BLOB);
     PRAGMA user_version = {VERSION};
 """
-_FORBIDDEN = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+_UNWRITABLE = {
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+}  # fmt: skip
 # What the disk or another process does; every other error of SQLite means a damaged file.
-_CIRCUMSTANCES = _FORBIDDEN | {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_CIRCUMSTANCES = _UNWRITABLE | {sqlite3.SQLITE_BUSY}
+_WITHOUT_LOCKS = "win32-none" if os.name == "nt" else "unix-none"  # ways of SQLite to use files
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # SQLite's mark, the last bytes of a journal
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,9 +63,24 @@ class _State:
     crc: int = 0  # of the last line
     sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
 
+    def __post_init__(self) -> None:
+        numbers = self.folded, self.last, self.next, self.crc
+        if not isinstance(self.base, str) or any(type(x) is not int for x in numbers):
+            raise ValueError("not the state of a store")
+        if not 0 <= self.folded <= self.last < self.next < 2**42:
+            raise ValueError("the numbers of additions are impossible")
+        for size, width in self.sides.values():
+            if (type(size), type(width)) != (int, int) or min(size, width) < 0:
+                raise ValueError("the sizes of sides are impossible")
+
     def row(self) -> tuple[bytes, int]:
         content = json.dumps(asdict(self)).encode()
         return content, zlib.crc32(content)
+
+    def follows(self, other: _State) -> bool:
+        """Whether this may be a later state, or the same: numbers are never given twice."""
+        mine, others = ((x.next, -x.last) for x in (self, other))
+        return mine > others or (mine == others and self.crc == other.crc)
 
 
 class Store:
@@ -76,7 +102,8 @@ class Store:
         write: bool = False,
         grown_from: Mapping[str, Any] | None = None,
     ) -> None:
-        self.file = folder / FILE
+        self.file, self.seal = folder / FILE, folder.with_name(f"{folder.name}.seal")
+        _refuse_links(folder, self.file, self.seal, folder / LOCK)
         self.base, self._grown_from = base, dict(grown_from or {})
         self._writes, self._lock = write, _locked(folder) if write else ExitStack()
         self._thread = threading.RLock()
@@ -108,25 +135,59 @@ class Store:
     @property
     def last(self) -> int:
         """The number of the last addition; 0 if there is none."""
-        with self._transaction() as state:
-            return state.last
+        return self._read(lambda state: state.last)
 
     def log(self) -> list[Addition]:
         """Every addition, in order."""
-        with self._transaction() as state:
-            lines = self._lines(state, 0)
-        return [Addition.from_line(line, line["number"] <= state.folded) for line in lines]
+        return self._read(
+            lambda state: [
+                Addition.from_line(line, line["number"] <= state.folded)
+                for line in self._lines(state, 0)
+            ]
+        )
 
     def since(self, number: int) -> list[tuple[Addition, Growth]]:
         """What was added after an addition and is not part of the bundle, in order.
 
         A :class:`BundleError` if that addition was taken back meanwhile.
         """
-        with self._transaction() as state:
-            return [
+        return self._read(
+            lambda state: [
                 (Addition.from_line(line), Growth.from_pieces(line, self._pieces(line)))
                 for line in self._lines(state, max(number, state.folded))
             ]
+        )
+
+    def _read(self, ask: Callable[[_State], T]) -> T:
+        """What ``ask`` finds at one moment of the store.
+
+        Where nothing can be locked a writer may come between; then it is asked again.
+        """
+        for left in reversed(range(5)):
+            seen = self._files()
+            try:
+                with self._transaction() as state:
+                    try:
+                        return ask(state)
+                    except (ValueError, TypeError, LookupError, RecursionError) as error:
+                        raise self._damaged(f"not what a run writes: {error}") from error
+            except BundleError:
+                if not left or seen == self._files():
+                    raise
+        raise AssertionError
+
+    def _files(self) -> dict[str, tuple[int, int]]:
+        """Size and time of the store's file and of the log beside it, as far as they are there."""
+        found = {}
+        for path in (self.file, self._beside("-wal")):
+            with suppress(OSError):
+                about = path.stat()
+                found[path.name] = about.st_size, about.st_mtime_ns
+        return found
+
+    def _beside(self, ending: str) -> Path:
+        """A file that SQLite has beside the store."""
+        return self.file.with_name(FILE + ending)
 
     # Writing
 
@@ -189,15 +250,24 @@ class Store:
             with self._thread:
                 if create and not self._on_disk:
                     self._create()
+                sealed = self._sealed()  # before the store, which a writer changes first
                 if not self._on_disk and self.file.exists():
                     self._connect()
                 self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 try:
-                    yield self._standing(self._read_state())
+                    state = self._read_state()
+                    self._check_seal(state, sealed)
+                    yield self._standing(state)
+                    if write:
+                        state = self._read_state()
                     self._connection.execute("COMMIT")
                 finally:
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
+                if write:
+                    content, crc = state.row()
+                    with suppress(OSError):  # an older seal misses less
+                        write_text(self.seal, f"{crc:08x} {content.decode()}\n")
         except sqlite3.ProgrammingError:  # as of a store that was closed
             raise
         except UnicodeDecodeError as error:  # of a message of SQLite that quotes what is damaged
@@ -206,40 +276,51 @@ class Store:
             # Extended codes have the general one in their last byte.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in _CIRCUMSTANCES and not isinstance(error, OSError):
-                text = "".join(c if c.isprintable() else "?" for c in str(error)[:80])
-                raise self._damaged(text) from error
+                raise self._damaged(str(error)) from error
             raise BundleError(
                 f"{self.file}: cannot be used ({error}); see that nothing else holds it, "
                 "that its folder may be written and that the disk is not full"
             ) from error
 
     def _connect(self) -> None:
+        for ending in ("-journal", "-wal", "-shm"):
+            _refuse_links(self._beside(ending))
+        with suppress(FileNotFoundError), self._beside("-journal").open("rb") as journal:
+            # It would name a file elsewhere, which SQLite then deletes. No run has one.
+            if journal.read()[-8:] == _SUPER_JOURNAL:
+                raise self._damaged("its journal names another file")
+
         def version_in(mode: str) -> int:
             self._connection.close()
             self._connection = _connection(f"{self.file.resolve().as_uri()}?{mode}")
+            if _WITHOUT_LOCKS in mode:  # then SQLite needs no file to share with others
+                self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
+        shared = True
         try:
             version = version_in("mode=rw" if self._writes else "mode=ro")
         except sqlite3.OperationalError as error:
-            # Readers share a file beside the store, which a folder may forbid to make. They can do
-            # without where nothing waits in the log to be moved into the store.
-            log = self.file.with_name(f"{FILE}-wal")
-            waiting = log.exists() and log.stat().st_size
-            if error.sqlite_errorcode & 0xFF not in _FORBIDDEN or self._writes or waiting:
+            # Readers share a file beside the store, which a folder may forbid to make, or a full
+            # disk. They can do without, see _read.
+            if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or self._writes:
                 raise
-            version = version_in("immutable=1")
+            log, shared = self._beside("-wal"), False
+            waiting = log.exists() and log.stat().st_size
+            version = version_in(f"mode=ro&vfs={_WITHOUT_LOCKS}" if waiting else "immutable=1")
         if version > VERSION:
             known = f"this decentrl reads {VERSION}; upgrade decentrl"
             raise BundleError(f"{self.file}: format version {version}, but {known}")
         if version != VERSION:
             raise self._damaged(f"format version {version}")
+        if _tables(self._connection) != _our_tables():
+            raise self._damaged("not the tables that a run writes")
         if self._writes:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             # What one large addition took is not kept as a log for the small ones.
             self._connection.execute(f"PRAGMA journal_size_limit = {16 * CHUNK}")
-        self._on_disk = True
+        self._on_disk = shared  # or it is opened anew for each question
 
     def _create(self) -> None:
         """An empty store; it appears whole, so that no reader finds half of one."""
@@ -249,7 +330,40 @@ class Store:
             _empty(str(part), self.base).close()
         sync_folder(self.file.parent)
 
+    def _sealed(self) -> _State | None:
+        """The state that was kept beside the store, if there is one for the bundle."""
+        try:
+            crc, _, content = self.seal.read_bytes().partition(b" ")
+        except FileNotFoundError:
+            return None
+        try:
+            if f"{zlib.crc32(content.strip()):08x}".encode() != crc:
+                raise ValueError("its checksum differs")
+            state = _State(**json.loads(content))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise BundleError(
+                f"{self.seal}: damaged ({error}); copy the run again, or delete this file to go on "
+                "with the additions that are there"
+            ) from error
+        return state if state.base in (self.base, self._grown_from.get("base")) else None
+
+    def _check_seal(self, state: _State, sealed: _State | None) -> None:
+        """That nothing is missing of what the seal, or the bundle, says was kept here."""
+        if sealed is not None and not state.follows(sealed):
+            raise BundleError(
+                f"{self.file}: damaged or deleted, it held {sealed.last} additions or more and "
+                f"now ends with {state.last}; copy the run again, or delete {self.seal} to go on "
+                "without what is missing"
+            )
+        if state.next <= self._grown_from.get("additions", 0):
+            raise BundleError(
+                f"{self.file}: missing or of another run, the log of the additions in the bundle "
+                f"is not there; copy the run again with its folder {self.file.parent.name}, or "
+                "give its folder bundle alone"
+            )
+
     def _damaged(self, why: str) -> BundleError:
+        why = "".join(c if c.isprintable() else "?" for c in why[:80])
         return BundleError(f"{self.file}: damaged ({why}); copy the run again")
 
     # Contents and their checksums
@@ -264,7 +378,11 @@ class Store:
     def _read_state(self) -> _State:
         found = self._connection.execute("SELECT content, crc FROM state").fetchone()
         (last,) = self._connection.execute("SELECT max(number) FROM additions").fetchone()
-        state = _State(**json.loads(self._checked(*(found or (None, None)))))
+        content = self._checked(*(found or (None, None)))
+        try:
+            state = _State(**json.loads(content))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise self._damaged(f"its state is not what a run writes: {error}") from error
         if (last or 0) != state.last:
             raise self._damaged("an addition is missing")
         return state
@@ -286,28 +404,32 @@ class Store:
     def _lines(self, state: _State, after: int) -> list[Line]:
         """The lines of the log after a number."""
         query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
-        rows = self._connection.execute(query, (after,)).fetchall()
-        before = 0
+        rows = self._connection.execute(query, (after,))
+        before, latest = 0, after
         if after:
-            if not rows or rows[0][0] != after:
+            found = rows.fetchone()
+            if found is None or found[0] != after:
                 raise BundleError(
                     f"{self.file}: addition {after} is not there, it was taken back; "
                     "load the run again"
                 )
-            before = rows.pop(0)[2]
+            before = found[2]
         lines = []
         for number, content, crc in rows:
-            line = json.loads(self._checked(content, crc, before))
-            if line["number"] != number:
+            line = check_line(json.loads(self._checked(content, crc, before)))
+            # Pages of a crafted file may lead round in circles.
+            if line["number"] != number or number <= latest:
                 raise self._damaged("a line of the log is not in its place")
             lines.append(line)
-            before = crc
+            before, latest = crc, number
         if before != state.crc:
             raise self._damaged("the end of the log is missing")
         return lines
 
     def _pieces(self, line: Line) -> Iterator[bytes]:
         """What is kept beside a line."""
+        if 4 * line["rows"][0] * line["rows"][1] > sum(size for size, _ in self._files().values()):
+            raise self._damaged("rows are missing")
         for place, crc in enumerate(line["pieces"]):
             key = line["number"] << _PIECES | place
             found = self._connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
@@ -322,6 +444,25 @@ def _connection(address: str) -> sqlite3.Connection:
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """All that a file declares, as far as it is not more than it may be: no views, no triggers."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+    return rows.fetchmany(8)
+
+
+@cache
+def _our_tables() -> list[tuple[str, ...]]:
+    with closing(_empty(":memory:", "")) as connection:
+        return _tables(connection)
+
+
+def _refuse_links(*files: Path) -> None:
+    """What is written in a run of somebody else must not end up elsewhere."""
+    for file in files:
+        if file.is_symlink():
+            raise BundleError(f"{file}: is a link; put what it leads to in its place")
 
 
 def _empty(place: str, base: str) -> sqlite3.Connection:

@@ -24,10 +24,11 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.scratch import scratch_folder
 from decentrl.data.vocabulary import Vocabulary
-from decentrl.errors import BundleError, ConfigError, DivergedError
+from decentrl.errors import BundleError, DivergedError
 from decentrl.storage.files import put_aside, replace_folder, sync_file, sync_folder
 from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
 from decentrl.storage.mapped import CheckedFile, MappedTensors, fingerprint
+from decentrl.storage.validate import check_arrays, check_labels, check_manifest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "decentrl-bundle", 3
 LARGE = 256 * 2**20
 """Bundles of fewer bytes are verified in full when they are read."""
-MANIFEST = "bundle.json"
+MANIFEST, CARD = "bundle.json", "README.md"
 
 C = TypeVar("C", bound=Settings)
 T = TypeVar("T", AlignmentTask, GraphTask)
@@ -173,21 +174,25 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
     identity, content = _identity(path), path.read_bytes()
     try:
         manifest = dict(json.loads(content))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BundleError(
             f"{path}: damaged, it is not the JSON that a run writes; copy the run again"
         ) from error
     version, kind = manifest.get("version"), manifest.get("kind")
     if manifest.get("format") != FORMAT:
         raise BundleError(f"{path}: this was not written by decentrl; give a finished run")
-    if version not in range(1, VERSION + 1):
+    if type(version) is not int or version not in range(1, VERSION + 1):
         known = f"this decentrl reads versions up to {VERSION}; upgrade decentrl"
         raise BundleError(f"{path}: format version {version}, but {known}")
     if _sealed({k: v for k, v in manifest.items() if k != "sha256"}).encode() != content:
         raise BundleError(f"{path}: damaged (its checksum differs); copy the run again")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         remedy = "which this decentrl does not know; upgrade decentrl"
         raise BundleError(f"{path}: it holds a {kind}, {remedy}")
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise BundleError(f"{path}: damaged ({error}); copy the run again") from error
     origin = manifest.get("grown_from")
     return Manifest(Path(run), folder, manifest, identity, KINDS[kind], manifest["sha256"], origin)
 
@@ -212,8 +217,13 @@ def read_bundle(run: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any,
     }
     try:
         values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
-        labels = _read_labels(files["labels.parquet"], found.label_names)
+        total = sum(file.size for file in files.values())
+        labels = _read_labels(files["labels.parquet"], found.label_names, total)
         arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
+        try:
+            check_arrays(found, labels, arrays)
+        except ValueError as error:
+            raise files["graphs.safetensors"].damaged(error) from error
         return Bundle(
             found.settings.from_stored(values),
             found.make_task(manifest["name"], labels, arrays),
@@ -223,8 +233,18 @@ def read_bundle(run: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any,
             dict(tensors.get("matching.safetensors", {})),  # older bundles have none
             tensors.get("memory.safetensors", {}),
         )
-    except (KeyError, ValueError, ConfigError) as error:
+    except tomllib.TOMLDecodeError as error:
+        raise files["config.toml"].damaged(error) from error
+    except (
+        LookupError, ValueError, TypeError, AttributeError, RecursionError, OverflowError,
+    ) as error:  # fmt: skip
         raise BundleError(f"{folder}: this bundle cannot be read ({error})") from error
+
+
+def read_card(opened: Manifest) -> str:
+    """The card of a bundle, verified."""
+    card = CheckedFile(opened.folder / CARD, opened.values["files"][CARD], whole=True)
+    return str(card.content(), "utf-8", "replace")
 
 
 def bundle_folder(run: str | PathLike[str]) -> Path:
@@ -249,8 +269,12 @@ def _identity(path: Path) -> tuple[int, ...]:
 
 def _sealed(manifest: Mapping[str, Any]) -> str:
     """The manifest as JSON with a checksum of its own, so that no byte of it changes unseen."""
-    seal = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
-    return json.dumps({**manifest, "sha256": seal}, indent=2) + "\n"
+    return json.dumps({**manifest, "sha256": seal_of(manifest)}, indent=2) + "\n"
+
+
+def seal_of(values: Mapping[str, Any]) -> str:
+    """SHA-256 over values as JSON has them."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:
@@ -264,14 +288,30 @@ def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:
     pq.write_table(pa.table(table), path)
 
 
-def _read_labels(file: CheckedFile, names: tuple[str, ...]) -> dict[str, Vocabulary]:
+def _read_labels(file: CheckedFile, names: tuple[str, ...], total: int) -> dict[str, Vocabulary]:
+    """The vocabularies in a file of a bundle of so many bytes: each entity has some in others."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(pa.BufferReader(file.content())).read()  # leaves no thread behind
-    except (pa.ArrowException, OSError) as error:
+        parquet = pq.ParquetFile(pa.BufferReader(file.content()))
+        if parquet.metadata.num_rows > total:
+            raise ValueError("more labels than there is anything about")
+        parts, size = [], 0
+        for part in parquet.iter_batches(2**16):  # few bytes may stand for many
+            parts.append(part)
+            size += part.nbytes
+            if size > 64 * total:
+                raise ValueError("far more labels than there is anything about")
+        table = pa.Table.from_batches(parts, parquet.schema_arrow)
+        check_labels(table, names)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise file.damaged(error) from error
     rows = {name: table.filter(pc.equal(table["vocabulary"], name)) for name in names}
-    return {name: Vocabulary.from_arrow(x["label"].combine_chunks()) for name, x in rows.items()}
+    if total < LARGE:  # of a large bundle they are compared when a label is first looked up
+        for name, labels in rows.items():
+            if len(labels["label"].unique()) != len(labels):
+                raise file.damaged(f"a label of {name} occurs twice")
+    found = {name: x["label"].combine_chunks() for name, x in rows.items()}
+    return {name: Vocabulary.from_arrow(x, str(file.path)) for name, x in found.items()}

@@ -1,4 +1,4 @@
-"""Files that are memory-mapped, and verified block by block as they are read.
+"""Files that are memory-mapped, and verified block by block as they are read; small ones at once.
 
 Opening a large file costs nothing. No byte of it is given out before the checksum of its block has
 been compared; that happens once, and on the mapped bytes themselves.
@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import mmap
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -50,7 +51,8 @@ class CheckedFile:
     Args:
         path: an error about the file begins with it.
         expected: its :func:`fingerprint` when it was written.
-        whole: verify all of it at once, as is done where there are no checksums of blocks.
+        whole: read all of it into memory and verify it at once; what has no checksums of blocks is
+            verified at once anyway.
     """
 
     def __init__(self, path: Path, expected: Mapping[str, Any], whole: bool = False) -> None:
@@ -59,13 +61,14 @@ class CheckedFile:
             raise BundleError(f"{path}: this file of the bundle is missing; copy the run again")
         try:
             with path.open("rb") as file:
-                self.size = path.stat().st_size
-                # Copy on write: writing to a tensor over a read-only buffer would crash.
-                self.buffer: mmap.mmap | bytearray = (
-                    mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_COPY)
-                    if self.size
-                    else bytearray()
-                )
+                self.size = os.fstat(file.fileno()).st_size
+                self.buffer: mmap.mmap | bytearray
+                if whole or not self.size:  # what happens to the file later changes nothing
+                    self.buffer = bytearray(min(self.size, expected["bytes"]))
+                    file.readinto(self.buffer)
+                else:
+                    # Copy on write: writing to a tensor over a read-only buffer would crash.
+                    self.buffer = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_COPY)
         except OSError as error:
             raise BundleError(f"{path}: cannot be read ({error}); check its permissions") from error
         if self.size != expected["bytes"]:
@@ -126,11 +129,15 @@ class MappedRows:
 
     Args:
         tensor: the matrix, over the mapped bytes of ``file`` from ``start`` on; or one in memory.
+        gaps: NaN stands for what is unknown; otherwise all numbers of a file must be finite.
     """
 
-    def __init__(self, tensor: Tensor, file: CheckedFile | None = None, start: int = 0) -> None:
+    def __init__(
+        self, tensor: Tensor, file: CheckedFile | None = None, start: int = 0, gaps: bool = False
+    ) -> None:
+        self._looked_at, self._gaps = False, gaps
         self._tensor, self._file, self._start = tensor, file, start
-        self.shape = tuple(tensor.shape)
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
         self._row_bytes = math.prod(self.shape[1:]) * tensor.itemsize
 
     def __len__(self) -> int:
@@ -145,12 +152,23 @@ class MappedRows:
         if len(places) and (places.min() < 0 or places.max() >= len(self)):
             raise IndexError(f"there are {len(self)} rows, asked for one that is not among them")
         self._verify(places, places + 1)
-        return self._tensor.index_select(0, ids)
+        return self._finite(self._tensor.index_select(0, ids))
 
     def all(self) -> Tensor:
         """Every row, without copying: [n, ...]."""
         self._verify(np.array([0]), np.array([len(self) if self.shape else 1]))
+        if not self._looked_at:
+            self._finite(self._tensor)
+            self._looked_at = True
         return self._tensor
+
+    def _finite(self, rows: Tensor) -> Tensor:
+        """The same rows; an error if a number in them is not finite, as a run writes none."""
+        if self._file is not None and rows.is_floating_point() and rows.numel():
+            low, high = rows.aminmax()
+            if not (low.isfinite() and high.isfinite()) and not self._gaps:
+                raise self._file.damaged("a number in it is not finite")
+        return rows
 
     def _verify(self, first: Ids, behind: Ids) -> None:
         """Verify rows ``first[i]`` to ``behind[i]``."""
@@ -168,9 +186,12 @@ class MappedTensors(Mapping[str, "Tensor"]):
             entries = json.loads(bytes(header[8:]))
             entries.pop("__metadata__", None)
             self._rows = {
-                name: _mapped(file, entries[name], len(header)) for name in sorted(entries)
+                name: _mapped(file, entries[name], len(header), name.startswith("potential."))
+                for name in sorted(entries)
             }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError,
+        ) as error:  # fmt: skip
             raise file.damaged(f"no file of tensors: {error}") from error
 
     def __getitem__(self, name: str) -> Tensor:
@@ -194,7 +215,9 @@ def mapped_rows(tensors: Mapping[str, Tensor]) -> dict[str, MappedRows]:
     return {name: MappedRows(tensor) for name, tensor in tensors.items()}
 
 
-def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> MappedRows:
+def _mapped(
+    file: CheckedFile, entry: Mapping[str, Any], header: int, gaps: bool = False
+) -> MappedRows:
     """A tensor over the bytes of a file.
 
     ``entry`` is what the header, of so many bytes, has on it: dtype, shape and place behind it.
@@ -202,7 +225,9 @@ def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> MappedR
     import torch
 
     dtype: torch.dtype = getattr(torch, _DTYPES[entry["dtype"]])
-    shape, (start, stop) = [int(size) for size in entry["shape"]], entry["data_offsets"]
+    shape, (start, stop) = entry["shape"], entry["data_offsets"]
+    if any(type(number) is not int or not 0 <= number < 2**62 for number in (*shape, start, stop)):
+        raise ValueError("a size in its header is impossible")
     size = math.prod(shape)
     if not 0 <= start <= stop <= file.size - header or stop - start != size * dtype.itemsize:
         raise ValueError("a tensor is not where its header places it")
@@ -210,4 +235,4 @@ def _mapped(file: CheckedFile, entry: Mapping[str, Any], header: int) -> MappedR
     if not size:  # torch makes no tensor of nothing
         return MappedRows(torch.empty(shape, dtype=dtype))
     tensor = torch.frombuffer(file.buffer, dtype=dtype, count=size, offset=start)
-    return MappedRows(tensor.view(shape), file, start)
+    return MappedRows(tensor.view(shape), file, start, gaps)

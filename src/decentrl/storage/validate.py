@@ -1,0 +1,136 @@
+"""What a bundle must hold beyond right checksums, which anybody can compute.
+
+Types, shapes, ranges of ids, distinct labels, finite numbers. The work is bounded by the bytes that
+there are; what a large bundle maps into memory is looked at when it is first read
+(:mod:`decentrl.storage.mapped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decentrl.data.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from torch import Tensor
+
+    from decentrl.storage.kinds import Arrays, Kind
+    from decentrl.storage.mapped import MappedRows
+
+FILES = {
+    "README.md", "config.toml", "labels.parquet", "graphs.safetensors", "weights.safetensors",
+    "vectors.safetensors", "matching.safetensors", "memory.safetensors",
+}  # fmt: skip
+_TYPES = {"bytes": int, "sha256": str, "block_bytes": int, "block_crc32": str, "header": dict}
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """A :class:`ValueError` unless a manifest lists files of a bundle, by their bare names."""
+    files, origin = manifest.get("files"), manifest.get("grown_from")
+    if not isinstance(manifest.get("name"), str) or not isinstance(files, dict):
+        raise ValueError("no name, or no files")
+    if unknown := sorted(set(files) - FILES):
+        raise ValueError(f"a bundle has no file {unknown[0]!r}")
+    for name, entry in files.items():
+        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry):
+            raise ValueError(f"what it says of {name}")
+        if any(type(value) is not _TYPES.get(key) for key, value in entry.items()):
+            raise ValueError(f"what it says of {name}")
+        size, block = entry["bytes"], entry.get("block_bytes", 1)
+        blocks = -(-size // block) if block > 0 else -1
+        if size < 0 or ("block_crc32" in entry and len(entry["block_crc32"]) != 8 * blocks):
+            raise ValueError(f"the sizes of {name}")
+    if origin is not None:
+        base, count = (
+            map(origin.get, ("base", "additions")) if isinstance(origin, dict) else ("", "")
+        )
+        if not isinstance(base, str) or type(count) is not int or not 0 <= count < 2**42:
+            raise ValueError("of which bundle it grew")
+
+
+def check_labels(table: pa.Table, names: tuple[str, ...]) -> None:
+    """A :class:`ValueError` unless a table has labels of vocabularies: text, and none missing."""
+    import pyarrow as pa
+
+    if table.schema != pa.schema([("vocabulary", pa.string()), ("label", pa.string())]):
+        raise ValueError("its columns are not those of labels")
+    table.validate(full=True)
+    if any(column.null_count for column in table.columns):
+        raise ValueError("a label is missing")
+    if unknown := set(table["vocabulary"].unique().to_pylist()) - set(names):
+        raise ValueError(f"there is no vocabulary {sorted(unknown)[0]!r}")
+
+
+def check_arrays(kind: Kind, labels: Mapping[str, Vocabulary], arrays: Arrays) -> None:
+    """A :class:`ValueError` unless triples, links and lists of ids name labels that there are."""
+    sizes = [len(labels[name]) for name in kind.label_names]
+    columns: dict[str, tuple[int, ...]] = {
+        graph: (entities, relations, entities)
+        for graph, entities, relations in zip(kind.graphs, sizes[::2], sizes[1::2], strict=True)
+    }
+    for graph, shape in list(columns.items()):
+        columns[f"auxiliary.{graph}" if kind.two_graphs else "auxiliary"] = shape
+    pairs = tuple(sizes[::2]) if kind.two_graphs else columns[kind.graphs[0]]
+    columns |= dict.fromkeys(kind.arrays, pairs)
+    if np.prod(np.array([x for graph in kind.graphs for x in columns[graph]], float)) >= 2.0**120:
+        raise ValueError("too many entities and relations")
+    if unknown := sorted(set(arrays) - {*columns, *kind.later}):
+        raise ValueError(f"there is no {unknown[0]!r} in a bundle")
+    for name, array in arrays.items():
+        if name == "unknown":
+            if array.dtype != bool or array.shape != arrays["test"].shape[:1]:
+                raise ValueError("unknown does not go with test")
+        elif name == "new_entities":
+            check_ids(name, array[:, None] if array.ndim == 1 else array, sizes[:1])
+        else:
+            check_ids(name, array, columns[name])
+
+
+def check_ids(name: str, array: Any, sizes: Any) -> None:
+    """A :class:`ValueError` unless column j of int64[n, k] holds ids below ``sizes[j]``."""
+    if array.dtype != np.int64 or array.shape[1:] != (len(sizes),):
+        raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not so many columns of ids")
+    if len(array) and ((array.min(0) < 0) | (array.max(0) >= np.array(sizes))).any():
+        raise ValueError(f"{name} has an id that is none")
+
+
+def check_rows(
+    name: str, rows: Mapping[str, MappedRows], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """A :class:`ValueError` unless there are float32 tensors of these shapes and no others."""
+    check_like(name, rows, {key: f"torch.float32{list(x)}" for key, x in shapes.items()})
+
+
+def check_like(name: str, rows: Mapping[str, MappedRows], wanted: Mapping[str, str]) -> None:
+    """The same for tensors of any type, ``torch.float32[3, 4]``."""
+    if set(rows) != set(wanted):
+        raise ValueError(f"{name}: {sorted(set(rows) ^ set(wanted))[0]} is missing, or too much")
+    for key, sought in wanted.items():
+        found = f"{rows[key].dtype}{list(rows[key].shape)}"
+        if found != sought:
+            raise ValueError(f"{name}: {key} is {found}, not {sought}")
+        if sought.startswith("torch.int64[") and len(rows[key].shape) == 1 and len(rows[key]):
+            ids = rows[key].all()  # which of them stand for which
+            if not 0 <= int(ids.min()) <= int(ids.max()) < len(ids):
+                raise ValueError(f"{name}: {key} has an id that is none")
+
+
+def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], features: int) -> None:
+    """A :class:`ValueError` unless what belongs to matching is about so many entities a side."""
+    names = list(sizes)
+    shapes: dict[str, list[int]] = {name: [features] for name in ("weights", "mean", "scale")}
+    shapes |= {"bias": [], "threshold": []}
+    if "weights" in matching and not set(shapes) <= set(matching):
+        raise ValueError("a part of the confidence is missing")
+    for own, other in (names, names[::-1]) if len(names) > 1 else ():
+        shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
+        shapes[f"sure.{own}"] = [sizes[own]]
+    for name, tensor in matching.items():
+        if name == "found" and len(names) > 1:
+            check_ids("matching: found", tensor.numpy(), list(sizes.values()))
+        elif not tensor.is_floating_point() or list(tensor.shape) != shapes.get(name):
+            raise ValueError(f"matching: {name} is {tensor.dtype}{list(tensor.shape)}")
