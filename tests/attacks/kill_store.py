@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from decentrl.storage.additions import Growth, Store
+from decentrl.storage.addition import Growth
+from decentrl.storage.additions import Store
 
 WIDTH, FIRST = 1000, 5000
 CHANCE = random.Random(os.environ["DECENTRL_SEED"])

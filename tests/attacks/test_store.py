@@ -19,7 +19,9 @@ import pytest
 
 from decentrl.errors import BundleError
 from decentrl.predictor import Predictor
-from decentrl.storage.additions import FILE, Growth, Store
+from decentrl.storage.addition import Growth
+from decentrl.storage.additions import Store
+from decentrl.storage.store_file import FILE
 from tests.attacks.conftest import Tally
 from tests.attacks.mutators import damage
 

@@ -200,7 +200,7 @@ def test_a_damaged_index_or_none_to_be_written_is_no_obstacle(
 
 
 def test_what_two_states_differ_in() -> None:
-    from decentrl.storage.additions import Growth
+    from decentrl.storage.addition import Growth
 
     def growth(side: str, first: int, n: int, *ids: int) -> Growth:
         rows = torch.zeros(len(ids), 2).numpy()

@@ -21,7 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decentrl.errors import BundleError, InputError
-from decentrl.storage.additions import FILE, VERSION, Addition, Growth, Store
+from decentrl.storage.addition import Addition, Growth
+from decentrl.storage.additions import Store
+from decentrl.storage.store_file import FILE, VERSION
 
 WIDTH = {"left": 3, "right": 700}  # a row of the right does not fit into a page
 

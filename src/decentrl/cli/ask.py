@@ -236,6 +236,7 @@ def read_results(folder: Path) -> dict[str, Any]:
         _ = [value + 0.0 for value in results["seconds"].values()]
         _ = [dict(row) for row in results["results"]], results["peak_memory_bytes"] + 0
         _ = results["device"] + ""
+        results |= {} if seal is None else {"sha256": seal}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise BundleError(
             f"{path}: damaged, it is not the JSON that a run writes ({error}); copy the run again"

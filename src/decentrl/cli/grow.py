@@ -17,7 +17,7 @@ from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
     from decentrl.growth.drift import Drift
-    from decentrl.storage.additions import Addition
+    from decentrl.storage.addition import Addition
 
 FAR = 0.2
 """A share of entities or triples after training that is greater than any that was measured."""

@@ -29,7 +29,8 @@ from decentrl.errors import BundleError, DecentRLError, InputError, UnknownLabel
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
-from decentrl.storage.additions import Addition, Growth, Store
+from decentrl.storage.addition import Addition, Growth
+from decentrl.storage.additions import Store
 from decentrl.storage.mapped import MappedRows
 from decentrl.views.part import Part
 

@@ -25,10 +25,10 @@ from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import STORE, Learned
 from decentrl.growth.neighbours import Indexes
 from decentrl.nn.running import pick_device
-from decentrl.storage.additions import FILE as STORE_FILE
-from decentrl.storage.additions import Addition
+from decentrl.storage.addition import Addition
 from decentrl.storage.bundle import bundle_folder, bundle_id, open_bundle, write_bundle
 from decentrl.storage.kinds import KINDS, KindName
+from decentrl.storage.store_file import FILE as STORE_FILE
 from decentrl.training.loop import Row
 
 REFIT = 0.5

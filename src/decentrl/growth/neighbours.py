@@ -12,7 +12,7 @@ from torch import Tensor
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.growth.growing_graph import Growing
-from decentrl.storage.additions import Growth
+from decentrl.storage.addition import Growth
 from decentrl.storage.index import ExactIndex, FaissIndex, Vectors
 
 

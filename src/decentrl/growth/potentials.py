@@ -19,7 +19,7 @@ from decentrl.matching.matches import KEPT, best_pairs
 from decentrl.matching.potentials import OTHER, Potentials
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, dots, rescore, top_pairs
-from decentrl.storage.additions import Growth
+from decentrl.storage.addition import Growth
 
 MOST_PAIRS = 2**32
 """Largest full problem, in pairs, that is solved in order to match a single entity."""

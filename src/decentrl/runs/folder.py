@@ -15,9 +15,9 @@ from pathlib import Path
 
 from decentrl.errors import InputError
 from decentrl.growth.learned import STORE
-from decentrl.storage.additions import LOCK as STORE_LOCK
 from decentrl.storage.files import ASIDE, MOVING
 from decentrl.storage.lock import locked_file
+from decentrl.storage.store_file import LOCK as STORE_LOCK
 
 CONFIG, RESULTS, LOCK = "config.toml", "results.json", "lock"
 _GONE = f"{MOVING}.old"

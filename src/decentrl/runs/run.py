@@ -146,9 +146,11 @@ def _named(task: AnyTask) -> dict[str, str]:
     return {} if kind.two_graphs else {"task": kind.about}
 
 
-def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+def write_results(folder: Path, results: dict[str, Any]) -> None:
     """Write ``results.json``, the last file of a run: it marks the run as finished."""
-    text = json_text({**results, "sha256": seal_of(results)})
+    results.pop("sha256", None)  # of the runs that these are a mean of
+    results["sha256"] = seal_of(results)
+    text = json_text(results)
     write_text(folder / RESULTS, text + "\n")
 
 

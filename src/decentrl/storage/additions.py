@@ -20,67 +20,32 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import CHUNK, Addition, Growth, Line, check_line
 from decentrl.storage.files import sync_folder, whole_files, write_text
-from decentrl.storage.lock import locked_file
+from decentrl.storage.store_file import (
+    CIRCUMSTANCES,
+    FILE,
+    UNWRITABLE,
+    VERSION,
+    State,
+    connect,
+    empty,
+    locked,
+    our_tables,
+    refuse_links,
+    tables,
+)
 
-__all__ = ["FILE", "LOCK", "VERSION", "Addition", "Growth", "Store"]
-
-FILE, LOCK, VERSION = "store.sqlite", "lock", 1
 _PIECES = 20  # bits of a piece's key that count within its addition
-_SCHEMA = f"""
-    CREATE TABLE state (content BLOB, crc INTEGER);
-    CREATE TABLE additions (number INTEGER PRIMARY KEY, line BLOB, crc INTEGER);
-    CREATE TABLE pieces (key INTEGER PRIMARY KEY, content BLOB);
-    PRAGMA user_version = {VERSION};
-"""
-_UNWRITABLE = {
-    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
-}  # fmt: skip
-# What the disk or another process does; every other error of SQLite means a damaged file.
-_CIRCUMSTANCES = _UNWRITABLE | {sqlite3.SQLITE_BUSY}
 _WITHOUT_LOCKS = "win32-none" if os.name == "nt" else "unix-none"  # ways of SQLite to use files
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # SQLite's mark, the last bytes of a journal
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _State:
-    """What changes in place."""
-
-    base: str  # the bundle that was added to
-    last: int = 0  # number of the last addition
-    next: int = 1  # the number of the next one
-    folded: int = 0  # additions up to this number are part of the bundle
-    crc: int = 0  # of the last line
-    sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
-
-    def __post_init__(self) -> None:
-        numbers = self.folded, self.last, self.next, self.crc
-        if not isinstance(self.base, str) or any(type(x) is not int for x in numbers):
-            raise ValueError("not the state of a store")
-        if not 0 <= self.folded <= self.last < self.next < 2**42:
-            raise ValueError("the numbers of additions are impossible")
-        for size, width in self.sides.values():
-            if (type(size), type(width)) != (int, int) or min(size, width) < 0:
-                raise ValueError("the sizes of sides are impossible")
-
-    def row(self) -> tuple[bytes, int]:
-        content = json.dumps(asdict(self)).encode()
-        return content, zlib.crc32(content)
-
-    def follows(self, other: _State) -> bool:
-        """Whether this may be a later state, or the same: numbers are never given twice."""
-        mine, others = ((x.next, -x.last) for x in (self, other))
-        return mine > others or (mine == others and self.crc == other.crc)
 
 
 class Store:
@@ -103,12 +68,11 @@ class Store:
         grown_from: Mapping[str, Any] | None = None,
     ) -> None:
         self.file, self.seal = folder / FILE, folder.with_name(f"{folder.name}.seal")
-        _refuse_links(folder, self.file, self.seal, folder / LOCK)
+        refuse_links(folder, self.file, self.seal)
         self.base, self._grown_from = base, dict(grown_from or {})
-        self._writes, self._lock = write, _locked(folder) if write else ExitStack()
-        self._thread = threading.RLock()
-        self._connection = _empty(":memory:", base)
-        self._on_disk = False
+        self._writes, self._lock = write, locked(folder) if write else ExitStack()
+        self._thread, self._on_disk = threading.RLock(), False
+        self._connection = empty(":memory:", base)
         try:
             with self._transaction() as state:
                 stale = self._read_state() != state
@@ -158,7 +122,7 @@ class Store:
             ]
         )
 
-    def _read(self, ask: Callable[[_State], T]) -> T:
+    def _read(self, ask: Callable[[State], T]) -> T:
         """What ``ask`` finds at one moment of the store.
 
         Where nothing can be locked a writer may come between; then it is asked again.
@@ -235,14 +199,14 @@ class Store:
         with suppress(sqlite3.OperationalError), self._thread:  # only gives back the space
             self._connection.execute("VACUUM")
 
-    def _change(self, state: _State, **changes: Any) -> None:
+    def _change(self, state: State, **changes: Any) -> None:
         row = replace(state, **changes).row()
         self._connection.execute("UPDATE state SET content = ?, crc = ?", row)
 
     # One transaction
 
     @contextmanager
-    def _transaction(self, write: bool = False, create: bool = False) -> Iterator[_State]:
+    def _transaction(self, write: bool = False, create: bool = False) -> Iterator[State]:
         """The connection stays at one moment of the store; gives the state then."""
         if write and not self._writes:
             raise ValueError("this store was opened for reading; open it with write=True")
@@ -275,7 +239,7 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             # Extended codes have the general one in their last byte.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code not in _CIRCUMSTANCES and not isinstance(error, OSError):
+            if code not in CIRCUMSTANCES and not isinstance(error, OSError):
                 raise self._damaged(str(error)) from error
             raise BundleError(
                 f"{self.file}: cannot be used ({error}); see that nothing else holds it, "
@@ -284,7 +248,7 @@ class Store:
 
     def _connect(self) -> None:
         for ending in ("-journal", "-wal", "-shm"):
-            _refuse_links(self._beside(ending))
+            refuse_links(self._beside(ending))
         with suppress(FileNotFoundError), self._beside("-journal").open("rb") as journal:
             # It would name a file elsewhere, which SQLite then deletes. No run has one.
             if journal.read()[-8:] == _SUPER_JOURNAL:
@@ -292,7 +256,7 @@ class Store:
 
         def version_in(mode: str) -> int:
             self._connection.close()
-            self._connection = _connection(f"{self.file.resolve().as_uri()}?{mode}")
+            self._connection = connect(f"{self.file.resolve().as_uri()}?{mode}")
             if _WITHOUT_LOCKS in mode:  # then SQLite needs no file to share with others
                 self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
@@ -303,7 +267,7 @@ class Store:
         except sqlite3.OperationalError as error:
             # Readers share a file beside the store, which a folder may forbid to make, or a full
             # disk. They can do without, see _read.
-            if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or self._writes:
+            if error.sqlite_errorcode & 0xFF not in UNWRITABLE or self._writes:
                 raise
             log, shared = self._beside("-wal"), False
             waiting = log.exists() and log.stat().st_size
@@ -313,7 +277,7 @@ class Store:
             raise BundleError(f"{self.file}: format version {version}, but {known}")
         if version != VERSION:
             raise self._damaged(f"format version {version}")
-        if _tables(self._connection) != _our_tables():
+        if tables(self._connection) != our_tables():
             raise self._damaged("not the tables that a run writes")
         if self._writes:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -327,10 +291,10 @@ class Store:
         with whole_files(self.file) as (part,):
             for rest in (part, part.with_name(f"{part.name}-journal")):
                 rest.unlink(missing_ok=True)
-            _empty(str(part), self.base).close()
+            empty(str(part), self.base).close()
         sync_folder(self.file.parent)
 
-    def _sealed(self) -> _State | None:
+    def _sealed(self) -> State | None:
         """The state that was kept beside the store, if there is one for the bundle."""
         try:
             crc, _, content = self.seal.read_bytes().partition(b" ")
@@ -339,7 +303,7 @@ class Store:
         try:
             if f"{zlib.crc32(content.strip()):08x}".encode() != crc:
                 raise ValueError("its checksum differs")
-            state = _State(**json.loads(content))
+            state = State(**json.loads(content))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise BundleError(
                 f"{self.seal}: damaged ({error}); copy the run again, or delete this file to go on "
@@ -347,7 +311,7 @@ class Store:
             ) from error
         return state if state.base in (self.base, self._grown_from.get("base")) else None
 
-    def _check_seal(self, state: _State, sealed: _State | None) -> None:
+    def _check_seal(self, state: State, sealed: State | None) -> None:
         """That nothing is missing of what the seal, or the bundle, says was kept here."""
         if sealed is not None and not state.follows(sealed):
             raise BundleError(
@@ -375,19 +339,19 @@ class Store:
             raise self._damaged("a checksum differs")
         return content
 
-    def _read_state(self) -> _State:
+    def _read_state(self) -> State:
         found = self._connection.execute("SELECT content, crc FROM state").fetchone()
         (last,) = self._connection.execute("SELECT max(number) FROM additions").fetchone()
         content = self._checked(*(found or (None, None)))
         try:
-            state = _State(**json.loads(content))
+            state = State(**json.loads(content))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise self._damaged(f"its state is not what a run writes: {error}") from error
         if (last or 0) != state.last:
             raise self._damaged("an addition is missing")
         return state
 
-    def _standing(self, state: _State) -> _State:
+    def _standing(self, state: State) -> State:
         """The state as seen from the bundle."""
         if state.base == self.base:
             return state
@@ -401,7 +365,7 @@ class Store:
             "load the run again if it was compacted just now, else restore its bundle"
         )
 
-    def _lines(self, state: _State, after: int) -> list[Line]:
+    def _lines(self, state: State, after: int) -> list[Line]:
         """The lines of the log after a number."""
         query = "SELECT number, line, crc FROM additions WHERE number >= ? ORDER BY number"
         rows = self._connection.execute(query, (after,))
@@ -434,59 +398,3 @@ class Store:
             key = line["number"] << _PIECES | place
             found = self._connection.execute("SELECT content FROM pieces WHERE key = ?", (key,))
             yield self._checked((found.fetchone() or [None])[0], crc)
-
-
-def _connection(address: str) -> sqlite3.Connection:
-    # Every transaction is written out, and taken by one thread at a time.
-    connection = sqlite3.connect(
-        address, timeout=30, isolation_level=None, check_same_thread=False, uri=True
-    )
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    return connection
-
-
-def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    """All that a file declares, as far as it is not more than it may be: no views, no triggers."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
-    return rows.fetchmany(8)
-
-
-@cache
-def _our_tables() -> list[tuple[str, ...]]:
-    with closing(_empty(":memory:", "")) as connection:
-        return _tables(connection)
-
-
-def _refuse_links(*files: Path) -> None:
-    """What is written in a run of somebody else must not end up elsewhere."""
-    for file in files:
-        if file.is_symlink():
-            raise BundleError(f"{file}: is a link; put what it leads to in its place")
-
-
-def _empty(place: str, base: str) -> sqlite3.Connection:
-    connection = _connection(place)
-    connection.executescript(_SCHEMA)
-    connection.execute("INSERT INTO state VALUES (?, ?)", _State(base).row())
-    return connection
-
-
-def _locked(folder: Path) -> ExitStack:
-    """Become the only writer, until what this returns is closed."""
-    with ExitStack() as stack:
-        try:
-            new = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
-            if new:
-                sync_folder(folder.parent)  # or a power cut could take all that is kept in it
-            free = stack.enter_context(locked_file(folder / LOCK))
-        except OSError as error:
-            raise BundleError(
-                f"{folder}: cannot be written ({error.strerror}); copy the run to where it can"
-            ) from error
-        if not free:
-            raise BundleError(
-                f"{folder}: another process is adding to this run; wait until it has finished"
-            )
-        return stack.pop_all()
