@@ -380,7 +380,7 @@ def full_disk(bench: Bench, trials: int) -> Report:
 def signals(bench: Bench, trials: int) -> Report:
     report = Report(bench)
     for trial in range(trials):
-        job, number = JOBS[trial // len(SIGNALS) % len(JOBS)], SIGNALS[trial % len(SIGNALS)]
+        job, number = JOBS[trial % len(JOBS)], SIGNALS[trial % len(SIGNALS)]
         seconds = bench.expected[job.name][3]
         bench.fresh()
         after = CHANCE.uniform(0.005, seconds)
