@@ -363,9 +363,14 @@ def full_disk(bench: Bench, trials: int) -> Report:
         *_, operations, size = bench.expected[job.name]
         numbers = CHANCE.sample(range(1, operations + 1), operations)
         # Small sizes more often than large ones: there are many small files.
-        limits = [round(size ** CHANCE.uniform(0.2, 1)) for _ in numbers]
-        both = zip(numbers, limits, strict=True)
-        queues.append([(job, *x) for n, m in both for x in ((m, None), (n, CHANCE.random() < 0.5))])
+        queues.append(
+            [
+                (job, *point)
+                for number in numbers
+                for again in (False, True)
+                for point in ((round(size ** CHANCE.uniform(0.2, 1)), None), (number, again))
+            ]
+        )
     # All jobs in turn, so that each has its share of few trials.
     points = [point for turn in zip_longest(*queues) for point in turn if point]
     for job, number, again in points[:trials]:
@@ -380,7 +385,7 @@ def full_disk(bench: Bench, trials: int) -> Report:
 def signals(bench: Bench, trials: int) -> Report:
     report = Report(bench)
     for trial in range(trials):
-        job, number = JOBS[trial // len(SIGNALS) % len(JOBS)], SIGNALS[trial % len(SIGNALS)]
+        job, number = JOBS[trial % len(JOBS)], SIGNALS[trial % len(SIGNALS)]
         seconds = bench.expected[job.name][3]
         bench.fresh()
         after = CHANCE.uniform(0.005, seconds)

@@ -166,8 +166,8 @@ def copy(source: Path, folder: Path, copies: int, parts: list[Any]) -> dict[str,
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(source, run)
         process, pipe = child(add_one_by_one, run, parts)
-        acknowledged = max(os.read(pipe, 1))
-        while done < copies and os.waitpid(process, os.WNOHANG)[0] == 0:
+        acknowledged, alive = max(os.read(pipe, 1)), True
+        while done < copies and (alive := os.waitpid(process, os.WNOHANG)[0] == 0):
             time.sleep(chance.uniform(0, 0.1))
             if select.select([pipe], [], [], 0)[0]:
                 acknowledged = max([acknowledged, *os.read(pipe, 65536)])
@@ -186,7 +186,7 @@ def copy(source: Path, folder: Path, copies: int, parts: list[Any]) -> dict[str,
             if problem or (locked and code):
                 wrong.append(f"{locked[:1]} {code}: {problem}")
         os.close(pipe)
-        with suppress(ChildProcessError):
+        if alive:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
     return {"trials": done, "lost": lost, "wrong": wrong, "refused": refused}
