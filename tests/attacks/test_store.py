@@ -315,8 +315,9 @@ with Store(folder, "b") as store:
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
     """A folder that anybody may enter."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o005 != 0o005:  # those that pytest has made
+            folder.chmod(0o755)
     return tmp_path
 
 

@@ -70,6 +70,7 @@ def test_no_label_is_a_command_to_the_terminal(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("DECENTRL_DATA", str(evil_run.parent))  # where nothing was fetched
     code, asked = COMMANDS[what]
     done = decentrl(*(word.replace("RUN", str(evil_run)) for word in asked))
     assert done.code == code, done

@@ -73,7 +73,7 @@ def check_results(results: dict[str, Any]) -> None:
     """As documented, key for key and in this order."""
     assert list(results) == [
         "dataset", "open_world", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-        "results", "self_training", "confidence",
+        "results", "self_training", "confidence", "sha256",
     ]  # fmt: skip
     assert list(results["seconds"]) == ["read", "train", "match"]
     assert all(value >= 0 for value in results["seconds"].values())
@@ -482,7 +482,7 @@ def test_results_of_prediction_have_the_documented_keys(people_run: Path) -> Non
     results = json.loads((people_run / "results.json").read_bytes())
     assert list(results) == [
         "dataset", "open_world", "task", "preset", "seed", "device", "seconds",
-        "peak_memory_bytes", "results", "frequency", "confidence",
+        "peak_memory_bytes", "results", "frequency", "confidence", "sha256",
     ]  # fmt: skip
     assert (results["dataset"], results["task"], results["preset"]) == (
         "people", "prediction", "paper",

@@ -192,14 +192,15 @@ def info(run: Run, as_json: Json = False) -> None:
     from decentrl.storage.kinds import kind_about
 
     results = read_results(run)
-    if since := count_added(run):
+    opened = open_bundle(run) if (run / "bundle").is_dir() else None
+    if since := count_added(run, opened) if opened else {}:
         results["added"] = since
     if as_json:
         print_json(results)
         return
     console = wide_console()
-    if (run / "bundle").is_dir():
-        text = read_card(open_bundle(run)).split(QUALITY)[0].split("```")[0].rstrip()
+    if opened:
+        text = read_card(opened).split(QUALITY)[0].split("```")[0].rstrip()
         console.print(text, markup=False)
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in results["seconds"].items())
     memory = results["peak_memory_bytes"] / 2**20

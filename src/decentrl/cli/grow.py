@@ -18,6 +18,7 @@ from decentrl.errors import ConfigError, DecentRLError, InputError
 if TYPE_CHECKING:
     from decentrl.growth.drift import Drift
     from decentrl.storage.addition import Addition
+    from decentrl.storage.bundle import Manifest
 
 FAR = 0.2
 """A share of entities or triples after training that is greater than any that was measured."""
@@ -130,12 +131,10 @@ def _print_addition(console: Console, addition: Addition, literals: int, table: 
     print_lines(console, *lines)
 
 
-def _log(run: Path, write: bool = False) -> list[Addition]:
-    """What was added to a run; nothing else of it is read."""
+def _log(run: Path, opened: Manifest) -> list[Addition]:
+    """What was added to a run with this bundle; nothing else of it is read."""
     from decentrl.storage.additions import Store
-    from decentrl.storage.bundle import open_bundle
 
-    opened = open_bundle(run, write)
     with Store(run / "store", opened.id, grown_from=opened.origin) as store:
         return store.log()
 
@@ -143,8 +142,9 @@ def _log(run: Path, write: bool = False) -> list[Addition]:
 def undo(run: Run) -> None:
     """Take back the last addition to a run, unless it is in the bundle by now."""
     from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
 
-    additions = _log(run, write=True)
+    additions = _log(run, open_bundle(run, write=True))
     if all(addition.folded for addition in additions):
         # A writer would begin by preparing the run for additions.
         raise InputError(
@@ -163,7 +163,9 @@ def undo(run: Run) -> None:
 
 def log(run: Run, as_json: Json = False) -> None:
     """What was added to a run, when, and from where."""
-    additions = _log(run)
+    from decentrl.storage.bundle import open_bundle
+
+    additions = _log(run, open_bundle(run))
     console = wide_console()
     if as_json:
         print_json([_line(addition) for addition in additions])
@@ -182,9 +184,9 @@ def log(run: Run, as_json: Json = False) -> None:
     console.print(table)
 
 
-def count_added(run: Path) -> dict[str, int]:
-    """How much was added to a run; empty if nothing was."""
-    additions = _log(run) if (run / "store").is_dir() else []
+def count_added(run: Path, opened: Manifest) -> dict[str, int]:
+    """How much was added to a run with this bundle; empty if nothing was."""
+    additions = _log(run, opened) if (run / "store").is_dir() else []
     if not additions:
         return {}
     return {
@@ -211,9 +213,10 @@ def compact(
     Vectors stay as they are, unless --refresh. What is in the bundle cannot be undone.
     """
     from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import open_bundle
 
     console = wide_console()
-    pending = sum(not addition.folded for addition in _log(run, write=True))
+    pending = sum(not addition.folded for addition in _log(run, open_bundle(run, write=True)))
     if not pending and not refresh:
         print_lines(console, "nothing to compact: all additions are in the bundle")
         return

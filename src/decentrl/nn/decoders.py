@@ -166,10 +166,7 @@ class TuckER(Decoder):
     def query(self, heads: Tensor, relations: Tensor) -> Tensor:
         heads = self.head_dropout(self.head_norm(heads))
         if heads.is_cuda and len(heads) * self.core[0].numel() * 4 <= 2**31:
-            # Without a step for each relation, which is faster on a GPU.
-            matrices = gather(self.relations, relations) @ self.core.flatten(1)
-            matrices = self.matrix_dropout(matrices).view(-1, self.dim, self.dim)
-            return self._finish(torch.bmm(heads[:, None], matrices)[:, 0])
+            return self._finish(self._all_at_once(heads, relations))
         # A matrix for each question would be too much; one for each relation that occurs is not.
         distinct, which = torch.unique(relations, return_inverse=True)
         matrices = torch.einsum("uk,kij->uij", self.relations[distinct], self.core)
@@ -179,6 +176,12 @@ class TuckER(Decoder):
         groups = torch.split(heads[order], counts)
         parts = [group @ matrix for group, matrix in zip(groups, matrices, strict=True)]
         return self._finish(torch.cat(parts)[torch.argsort(order)])
+
+    def _all_at_once(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """The same without a step for each relation, which is faster on a GPU."""
+        matrices = gather(self.relations, relations) @ self.core.flatten(1)
+        matrices = self.matrix_dropout(matrices).view(-1, self.dim, self.dim)
+        return torch.bmm(heads[:, None], matrices)[:, 0]
 
     def _finish(self, result: Tensor) -> Tensor:
         finished: Tensor = self.result_dropout(self.result_norm(result))

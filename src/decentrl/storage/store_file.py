@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import zlib
 from contextlib import ExitStack, closing
@@ -82,10 +83,10 @@ def our_tables() -> list[tuple[str, ...]]:
         return tables(connection)
 
 
-def refuse_links(*files: Path) -> None:
+def refuse_links(folder: Path, *files: Path) -> None:
     """What is written in a run of somebody else must not end up elsewhere."""
-    for file in files:
-        if file.is_symlink():
+    for file in (folder, folder / LOCK, *files):
+        if os.path.islink(file):  # of one that may not be looked at nothing is said here
             raise BundleError(f"{file}: is a link; put what it leads to in its place")
 
 
@@ -98,7 +99,6 @@ def empty(place: str, base: str) -> sqlite3.Connection:
 
 def locked(folder: Path) -> ExitStack:
     """Become the only writer, until what this returns is closed."""
-    refuse_links(folder / LOCK)
     with ExitStack() as stack:
         try:
             new = not folder.exists()

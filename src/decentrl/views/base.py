@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -90,8 +91,8 @@ class Encoder(nn.Module, ABC):
     """
 
     entity_tables: ClassVar[tuple[str, ...]] = ()
-    memories: dict[str, int]
-    reach: int
+    memories: Mapping[str, int] = MappingProxyType({})
+    reach: int = 0
 
     def newcomers(self, part: Part) -> Any:
         """What it makes of a part, in which entities that are not new stay as they are."""
