@@ -13,7 +13,7 @@ from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.similarity import DEFAULT_BUDGET, Scores
+from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
 
@@ -72,15 +72,46 @@ def _cosines(
 ) -> Iterator[tuple[str, str, Scores, Tensor]]:
     """Cosines of the ends of links on one side with candidates of the other side.
 
+    Both kinds of candidates share one matrix, if it keeps to the budget and no entity is in two of
+    the links. Its first k columns are the other ends of the links, the rest are all other
+    entities, so that the cosines among the ends are computed once for both directions.
+
     Yields:
         direction, ``test`` or ``all``, cosines, and the column of each link's own pair, int64[k].
     """
-    own = torch.arange(len(links), device=left.device)
-    ends = left[links[:, 0]], right[links[:, 1]]
+    k, own = len(links), torch.arange(len(links), device=left.device)
+    ends, width = (left[links[:, 0]], right[links[:, 1]]), max(len(left), len(right))
+    shared = None
+    distinct = all(len(torch.unique(ids)) == k for ids in links.unbind(1))
+    if distinct and k * width * left.element_size() <= budget:
+        shared = empty_matrix(k, width, left)
+        torch.mm(ends[0], ends[1].t(), out=shared[:, :k])
     for direction, (mine, theirs), others, ids in (
         (DIRECTIONS[0], ends, right, links[:, 1]),
         (DIRECTIONS[1], ends[::-1], left, links[:, 0]),
     ):
-        for among, vectors, columns in (("test", theirs, own), ("all", others, ids)):
-            if among in candidates:
-                yield direction, among, Scores.cosine(mine, vectors, budget), columns
+        if shared is None:
+            for among, ends_of, columns in (("test", theirs, own), ("all", others, ids)):
+                if among in candidates:
+                    yield direction, among, Scores.cosine(mine, ends_of, budget), columns
+            continue
+        if direction != DIRECTIONS[0]:
+            _transpose(shared[:, :k])
+        if "test" in candidates:
+            yield direction, "test", Scores(mine, theirs, budget, kept=shared[:, :k]), own
+        if "all" in candidates:
+            rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
+            rest[ids] = False
+            everything, kept = torch.cat((theirs, others[rest])), shared[:, : len(others)]
+            torch.mm(mine, everything[k:].t(), out=kept[:, k:])
+            yield direction, "all", Scores(mine, everything, budget, kept=kept), own
+
+
+def _transpose(matrix: Tensor, size: int = 512) -> None:
+    """Transpose a square matrix in place."""
+    for i in range(0, len(matrix), size):
+        for j in range(i, len(matrix), size):
+            above, below = matrix[i : i + size, j : j + size], matrix[j : j + size, i : i + size]
+            swapped = above.t().clone()
+            above.copy_(below.t().clone())
+            below.copy_(swapped)

@@ -41,13 +41,10 @@ class Scores:
     @classmethod
     def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
         """Cosine similarity of vectors of length 1."""
-        numbers = len(left) * len(right)
-        if numbers * left.element_size() > budget:
-            return cls(left, right, budget)
-        if numbers > 1 << 24 and not left.is_cuda and sys.platform == "linux":
-            # Before a large matrix is made, freed memory is returned to the system.
-            getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
-        return cls(left, right, budget, kept=torch.mm(left, right.t()))
+        kept = None
+        if len(left) * len(right) * left.element_size() <= budget:
+            kept = torch.mm(left, right.t(), out=empty_matrix(len(left), len(right), left))
+        return cls(left, right, budget, kept=kept)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -225,3 +222,12 @@ def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
         return
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         yield pool.map
+
+
+def empty_matrix(n: int, m: int, like: Tensor) -> Tensor:
+    """An uninitialised n × m matrix; before a large one, freed memory is returned to the system."""
+    if n * m > 1 << 24 and not like.is_cuda and sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+    return like.new_empty(n, m)
