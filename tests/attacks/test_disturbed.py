@@ -51,6 +51,7 @@ def test_the_real_command_interrupted_while_it_starts_or_works(
     for _ in range(trials):
         shutil.copytree(growing["run"], run, dirs_exist_ok=True)
         shutil.rmtree(run / "store", ignore_errors=True)
+        (run / "store.seal").unlink(missing_ok=True)
         process = subprocess.Popen(
             [*command, "--side", "left"],
             stdout=-1,
