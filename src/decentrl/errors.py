@@ -102,7 +102,7 @@ _NO_MEMORY = re.compile(r"out of memory|(alloc|reserve)\w* memory|bad_alloc", re
 
 
 def line_of(error: Exception) -> str:
-    """What to tell a user of any error; one that nobody thought of is called internal."""
+    """The line that a user sees of an error; an unforeseen one is called internal."""
     if isinstance(error, DecentRLError):
         return str(error)
     # torch has no class of its own for it on a CPU

@@ -17,7 +17,7 @@ from decentrl.errors import ConfigError, InputError
 VARIABLE = "DECENTRL_MEMORY"
 _SHARE = 4  # text, its columns, their distinct labels and ids are in memory at once
 _CHUNK = 1 << 20
-# Text of triples is packed ten- to thirtyfold; below so many bytes nobody needs to ask.
+# Text of triples is packed ten- to thirtyfold; texts below this size are never refused.
 _PACKED, _FREE = 200, 256 << 20
 _CGROUP = Path("/sys/fs/cgroup")
 

@@ -28,7 +28,7 @@ def scratch_folder(target: Path) -> Iterator[Path]:
         folder = target.with_name(f".{target.name}.part-{secrets.token_hex(4)}")
         folder.mkdir()
         descriptor = _lock(folder, wait=True)
-        if folder.exists():  # nobody swept it before it was locked
+        if folder.exists():  # no other process removed it before it was locked
             break
     try:
         yield folder

@@ -46,7 +46,7 @@ def _open_and_lock(path: Path) -> tuple[int, bool]:
     """An open file, and whether it is locked now.
 
     It is the one that the path leads to: one that was removed or moved away meanwhile is left, as
-    whoever comes later would lock another.
+    a later process would lock another file.
     """
     while True:
         descriptor, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o666), False

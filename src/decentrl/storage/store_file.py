@@ -84,7 +84,7 @@ def our_tables() -> list[tuple[str, ...]]:
 
 
 def refuse_links(folder: Path, *files: Path) -> None:
-    """What is written in a run of somebody else must not end up elsewhere."""
+    """Refuse links, through which writing to a run from a stranger would change other files."""
     for file in (folder, folder / LOCK, *files):
         if os.path.islink(file):  # of one that may not be looked at nothing is said here
             raise BundleError(f"{file}: is a link; put what it leads to in its place")

@@ -1,4 +1,4 @@
-"""What a bundle must hold beyond right checksums, which anybody can compute.
+"""What a bundle must hold beyond right checksums, which a stranger can compute too.
 
 Types, shapes, ranges of ids, distinct labels, finite numbers. The work is bounded by the bytes that
 there are; what a large bundle maps into memory is looked at when it is first read

@@ -154,8 +154,8 @@ class FaissIndex(Index):
     def save(self, path: Path) -> None:
         """Write centres and lists, as the index was made: a file whole or not at all.
 
-        It does not hold the vectors. FAISS neither writes nor reads it: a file that somebody else
-        made could have FAISS write to other files.
+        It does not hold the vectors. FAISS neither writes nor reads it: a crafted file could
+        make FAISS write to other files.
         """
         from safetensors.torch import save
 
