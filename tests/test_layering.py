@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scorers": {"graph", "nn", "views", "matching"},
     "evaluation": {"graph", "nn", "matching", "scorers"},
     "training": {"graph", "nn", "views", "matching", "scorers", "evaluation"},
-    "storage": {"data", "matching"},  # indexes score pairs as matching does
+    "storage": {"data", "nn", "matching"},  # indexes score pairs as matching does
 }
 MAY_IMPORT["growth"] = set(MAY_IMPORT)
 BELOW = set(MAY_IMPORT)

@@ -13,7 +13,7 @@ from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
 from decentrl.matching.matchers import MATCHERS, apply_matcher
-from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, empty_matrix
+from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, dot_products, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
 
@@ -85,7 +85,7 @@ def _cosines(
     distinct = all(len(torch.unique(ids)) == k for ids in links.unbind(1))
     if distinct and k * width * left.element_size() <= budget:
         shared = empty_matrix(k, width, left)
-        torch.mm(ends[0], ends[1].t(), out=shared[:, :k])
+        dot_products(*ends, shared[:, :k])
     for direction, (mine, theirs), others, ids in (
         (DIRECTIONS[0], ends, right, links[:, 1]),
         (DIRECTIONS[1], ends[::-1], left, links[:, 0]),
@@ -103,8 +103,9 @@ def _cosines(
             rest = torch.ones(len(others), dtype=torch.bool, device=others.device)
             rest[ids] = False
             everything, kept = torch.cat((theirs, others[rest])), shared[:, : len(others)]
-            torch.mm(mine, everything[k:].t(), out=kept[:, k:])
+            dot_products(mine, everything[k:], kept[:, k:])
             yield direction, "all", Scores(mine, everything, budget, kept=kept), own
+            del everything, kept  # before the next ones are made
 
 
 def _transpose(matrix: Tensor, size: int = 512) -> None:

@@ -23,7 +23,7 @@ from decentrl.graph.view import relations_of
 from decentrl.growth.growing_graph import Growing, GrowingGraph, whole
 from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
-from decentrl.nn.running import cuda_devices
+from decentrl.nn.running import all_finite, cuda_devices
 from decentrl.storage.additions import Store
 from decentrl.storage.bundle import Bundle, Manifest, read_bundle
 from decentrl.storage.card import model_card, quality_of
@@ -143,7 +143,7 @@ class Learned(ABC):
         vectors = {f"vectors {side}".strip(): whole(rows) for side, rows in self.vectors.items()}
         every = {**self._tensors()[0], **vectors, **(self.stored or {})}
         for name, tensor in every.items():
-            if not tensor.isfinite().all():
+            if not all_finite(tensor):
                 raise DivergedError(f"what was learned is not finite ({name})")
         return self
 

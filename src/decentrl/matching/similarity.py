@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 DEFAULT_BUDGET = 1 << 30
 """Bytes that a matrix of similarities may take before it is recomputed block by block."""
 _LOWEST = 80.0  # exp(-80) is still a normal float32
+_BLOCK = 1024, 4096  # rows and columns of a product that are made at once
 _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on that of threads
 
 
@@ -43,7 +45,7 @@ class Scores:
         """Cosine similarity of vectors of length 1."""
         kept = None
         if len(left) * len(right) * left.element_size() <= budget:
-            kept = torch.mm(left, right.t(), out=empty_matrix(len(left), len(right), left))
+            kept = dot_products(left, right, empty_matrix(len(left), len(right), left))
         return cls(left, right, budget, kept=kept)
 
     @property
@@ -118,8 +120,9 @@ def csls(cosine: Scores, k: int = 2) -> Scores:
     row = cosine.left.new_empty(n)
     best = cosine.left.new_full((min(k, n), m), -torch.inf)
     for rows, block in cosine.blocks():
-        row[rows] = block.topk(min(k, m), dim=1).values.mean(1)
-        best = _best_of_columns(best, block)
+        row[rows] = _highest(block, min(k, m), 1).mean(1)
+        highest = _highest(block, min(len(best), len(block)), 0)
+        best = torch.cat((best, highest)).topk(len(best), dim=0).values
     return replace(cosine, scale=2.0, row=-row, column=-best.mean(0))
 
 
@@ -129,19 +132,19 @@ def mean_of_finite(best: Tensor) -> Tensor:
     return best.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
 
 
-def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
-    """The k highest of each column, [k, m], of those known before and of a block [b, m]."""
-    if len(best) > 4:
-        return torch.cat((best, block)).topk(len(best), dim=0).values
-    # For few, as many maxima are faster than sorting columns.
+def _highest(block: Tensor, k: int, dim: int) -> Tensor:
+    """The k highest values along a dimension, highest first."""
+    if k > 4:
+        return block.topk(k, dim=dim).values
+    # For few, as many maxima are faster than sorting.
     found = []
-    block = block.clone() if len(best) > 1 else block
-    for _ in range(min(len(best), len(block))):
-        values, rows = block.max(0)
+    block = block.clone() if k > 1 else block
+    for number in range(k):
+        values, places = block.max(dim, keepdim=True)
         found.append(values)
-        if len(best) > 1:
-            block.scatter_(0, rows[None], -torch.inf)
-    return torch.cat((best, torch.stack(found))).topk(len(best), dim=0).values
+        if number + 1 < k:
+            block.scatter_(dim, places, -torch.inf)
+    return torch.cat(found, dim)
 
 
 def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) -> Scores:
@@ -222,6 +225,25 @@ def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
         return
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         yield pool.map
+
+
+def dot_products(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """Put the products of rows, left[i] · right[j], into ``out``, [n, m], and return it.
+
+    On a CPU large products are made by oneDNN, block by block: it is as precise as the library
+    that PyTorch takes by default, and twice as fast on processors that this one is not made for.
+    """
+    n, m = out.shape
+    large = n * m >= 1 << 22 and left.dtype == torch.float32 and not left.requires_grad
+    if left.is_cuda or not large or not torch.backends.mkldnn.is_available():
+        return torch.mm(left, right.t(), out=out)
+    for first in range(0, m, _BLOCK[1]):
+        columns = slice(first, first + _BLOCK[1])
+        theirs = right[columns].to_mkldnn()
+        for start in range(0, n, _BLOCK[0]):
+            rows = slice(start, start + _BLOCK[0])
+            out[rows, columns] = F.linear(left[rows].to_mkldnn(), theirs).to_dense()
+    return out
 
 
 def empty_matrix(n: int, m: int, like: Tensor) -> Tensor:

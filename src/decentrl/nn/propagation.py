@@ -16,6 +16,8 @@ from decentrl.graph.relational import PropagationView
 from decentrl.nn.aggregate import pool, weighted_sum
 from decentrl.nn.running import FrozenStates
 
+_AT_ONCE = 4
+
 
 class SeedPropagation:
     r"""Features of entities and relations from the links around them.
@@ -76,10 +78,13 @@ class SeedPropagation:
         edges, directed = self.view.edges, self.view.directed_relations
         if out is None:
             out = self.entities.new_empty(len(self.entities), relation_dim * width)
-        for k in range(relation_dim):
-            values = self.entities @ (self._normal(self.entities.shape[1], width) / width**0.5)
-            weights = by_relation[:, k].contiguous()[directed]
-            out[:, k * width : (k + 1) * width] = weighted_sum(weights, values, edges)
+        drawn = [self._normal(self.entities.shape[1], width) for _ in range(relation_dim)]
+        for first in range(0, relation_dim, _AT_ONCE):  # fewer passes over all entities
+            some = torch.cat(drawn[first : first + _AT_ONCE], 1) / width**0.5
+            for k, values in enumerate((self.entities @ some).split(width, dim=1), first):
+                weights = by_relation[:, k].contiguous()[directed]
+                values = values.contiguous()
+                out[:, k * width : (k + 1) * width] = weighted_sum(weights, values, edges)
         return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12))
 
     def _normal(self, *shape: int) -> Tensor:

@@ -13,6 +13,11 @@ from torch import Tensor, nn
 from decentrl.errors import ConfigError
 
 
+def all_finite(tensor: Tensor) -> bool:
+    """Whether no number is infinite or NaN: in one pass, as their sum tells it nearly always."""
+    return bool(tensor.sum().isfinite() or tensor.isfinite().all())
+
+
 def pick_device(device: str | int | torch.device = "auto") -> torch.device:
     """The device of this name, if it is available here.
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -94,7 +95,7 @@ def write_bundle(
                 "decentrl": __version__,
                 "name": bundle.task.name,
                 "data_sha256": bundle.task.content_hash(),
-                "files": {p.name: fingerprint(p) for p in sorted(part.iterdir())},
+                "files": _fingerprints(part),
             }
             if grown_from is not None:
                 manifest["grown_from"] = grown_from
@@ -112,9 +113,19 @@ def write_bundle(
         ) from error
 
 
+def _fingerprints(folder: Path) -> dict[str, dict[str, Any]]:
+    """The fingerprints of all files of a folder by name; hashing lets other threads run."""
+    paths = sorted(folder.iterdir())
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(fingerprint, paths)
+        return {path.name: made for path, made in zip(paths, found, strict=True)}
+
+
 def _refuse_not_finite(name: str, tensors: Mapping[str, Tensor]) -> None:
+    from decentrl.nn.running import all_finite
+
     for key, tensor in tensors.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
+        if tensor.is_floating_point() and not all_finite(tensor):
             raise DivergedError(f"the {name} are not finite ({key})")
 
 

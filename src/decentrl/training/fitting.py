@@ -24,6 +24,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
+from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
 from decentrl.training.unlinked import (
     VALIDATED,
@@ -162,7 +163,7 @@ class Pass:
     def vectors(self, when: str) -> Tensor:
         """Every entity's vector over the ``known`` graph or the one there is ``now``."""
         vectors = self.views.encode(self.structures[when], self._all_links())
-        if not vectors.isfinite().all():
+        if not all_finite(vectors):
             raise DivergedError("the trained vectors are not finite")
         return vectors
 
@@ -181,7 +182,7 @@ class Pass:
         links = np.concatenate((self.links, self.found))
 
         def relation_features() -> Tensor:
-            return views.seeds.propagate(structures.of(views.seeds), self._all_links()).relations
+            return views.seeds.relation_features(structures.of(views.seeds), self._all_links())
 
         data = TrainingData(context.known, links, relation_features)
         objective = views.encoder.objective(structures.of(views.encoder), data)

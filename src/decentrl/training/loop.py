@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from decentrl.config import Steps
 from decentrl.errors import DivergedError, writing
+from decentrl.nn.running import all_finite
 from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
 from decentrl.views.base import Objective
 
@@ -177,6 +178,6 @@ def _one_epoch(
     if not np.isfinite(total):
         raise DivergedError(f"the loss is {total} in epoch {epoch}")
     # The last step of an epoch is in no loss yet, but in what a checkpoint would keep.
-    if not all(tensor.isfinite().all() for tensor in objective.model.parameters()):
+    if not all(map(all_finite, objective.model.parameters())):
         raise DivergedError(f"the weights are not finite after epoch {epoch}")
     return total

@@ -27,6 +27,7 @@ class SeedView(View):
         self.dim = settings.relation_dim * settings.width
         self.memories = {ENTITIES: (settings.rounds + 1) * settings.dim}
         self.reach = settings.rounds + 1
+        self._kept: tuple[PropagationView, Tensor, SeedPropagation] | None = None
         self._grown_cache: tuple[Tensor, GrownPropagation] | None = None
 
     def read(
@@ -36,10 +37,19 @@ class SeedView(View):
 
     def propagate(self, structure: PropagationView, links: Tensor) -> SeedPropagation:
         """Seeds carried from all links over a graph."""
+        kept, self._kept = self._kept, None  # used once, as it draws random numbers further on
+        if kept is not None and kept[0] is structure and torch.equal(kept[1], links):
+            return kept[2]
         settings = self.config.propagation
         return SeedPropagation(
             structure, links, dim=settings.dim, rounds=settings.rounds, seed=self.config.seed
         )
+
+    def relation_features(self, structure: PropagationView, links: Tensor) -> Tensor:
+        """What relations meet, [2 · n_relations, d]; the seeds are kept for the next question."""
+        found = self.propagate(structure, links)
+        self._kept = structure, links, found
+        return found.relations
 
     def encode(self, structure: PropagationView, links: Tensor, out: Tensor | None = None) -> Rows:
         found, settings = self.propagate(structure, links), self.config.propagation
