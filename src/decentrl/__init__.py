@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from decentrl.errors import NotFittedError as NotFittedError
     from decentrl.errors import UnknownLabelError as UnknownLabelError
     from decentrl.predictor import Predictor as Predictor
+    from decentrl.storage.interchange import write_alignment as write_alignment
+    from decentrl.storage.interchange import write_sssom as write_sssom
 
 _ERRORS = (
     "BundleError ConfigError DecentRLError DecentRLWarning DivergedError InputError "
@@ -48,6 +50,8 @@ _HOMES = {
     "Predictor": "decentrl.predictor",
     "ResultTable": "decentrl.data.results",
     "load_dataset": "decentrl.data.registry",
+    "write_alignment": "decentrl.storage.interchange",
+    "write_sssom": "decentrl.storage.interchange",
 } | dict.fromkeys(_ERRORS.split(), "decentrl.errors")
 
 __all__ = sorted([*_HOMES, "__version__"])

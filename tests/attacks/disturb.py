@@ -137,7 +137,7 @@ JOBS = [
     ),
     *(
         Job(f"match -o out.{end}", ["match", "plain", "-o", f"out.{end}"], (f"out.{end}",))
-        for end in ("tsv", "parquet", "nt")
+        for end in ("tsv", "parquet", "nt", "sssom.tsv", "rdf")
     ),
     Job("align", [*ALIGN, "left.tsv", "right.tsv", "--links", "links.tsv"], trains=True),
 ]

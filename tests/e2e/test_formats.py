@@ -124,10 +124,12 @@ def test_formats_may_be_mixed_and_matches_feed_the_next_run(
     links = ["--links", tmp_path / "files/links.csv.gz", "--test-links", tmp_path / "files/test.nt"]
     done = decentrl("align", *files, *links, *QUICK, "--json", "-o", tmp_path / "run")
     assert json.loads(done.out)["results"] == expected[0]
-    for name in ("more.nt", "more.tsv", "more.parquet"):
+    for name in ("more.nt", "more.tsv", "more.parquet", "more.sssom.tsv", "more.rdf"):
         assert decentrl("match", tmp_path / "run", "-o", tmp_path / name).code == 0
-    links = ["--links", tmp_path / "more.nt"]
-    assert decentrl("align", *files, *links, *QUICK, "-o", tmp_path / "next").code == 0
+    for name in ("more.nt", "more.sssom.tsv"):
+        links = ["--links", tmp_path / name]
+        done = decentrl("align", *files, *links, *QUICK, "-o", tmp_path / f"next-{name}")
+        assert done.code == 0, done.err
 
 
 def test_the_format_can_be_named_where_the_extension_says_nothing(

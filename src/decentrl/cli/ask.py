@@ -107,7 +107,8 @@ def match(
     ] = None,
     ann: Ann = False,
     output: Annotated[
-        Path | None, Option("--output", "-o", help="Write to a .tsv, .parquet or .nt file.")
+        Path | None,
+        Option("--output", "-o", help="Write to a .tsv, .parquet, .nt, .sssom.tsv or .rdf file."),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -115,7 +116,8 @@ def match(
     """The counterparts of some entities, or of all that have no known link.
 
     The confidence is how likely the best match is right. In an .nt file matches are owl:sameAs
-    statements; entities without a match are left out there and have an empty counterpart elsewhere.
+    statements, in .sssom.tsv SSSOM/TSV, in .rdf the Alignment format of the OAEI. Entities without
+    a match are left out of .nt and .rdf, sssom:NoTermFound in SSSOM, and empty elsewhere.
     """
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")

@@ -51,7 +51,7 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
         columns = tuple(columns[i] for i in order)
     # A quoted label may span several lines.
     return Table(
-        file, columns, lambda row: next(islice(_records(data, file, "csv"), row + skip, None))[0]
+        file, columns, lambda row: next(islice(records(data, file, "csv"), row + skip, None))[0]
     )
 
 
@@ -89,7 +89,7 @@ def _slow(
 ) -> tuple[pa.ChunkedArray, ...]:
     """The columns after ``skip`` records, or an error at the first bad line."""
     rows = []
-    for line, row in islice(_records(data, file, kind), skip, None):
+    for line, row in islice(records(data, file, kind), skip, None):
         error = partial(InputError, file=file, line=line)
         if row in ([], [""]):
             raise error("blank line", remedy="remove it")
@@ -111,18 +111,22 @@ def _slow(
 def tsv_rows(data: bytes, file: Path) -> list[list[str]]:
     """The cells of each line of a TSV file, unchecked."""
     data = _plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file)
-    return [row for _, row in _records(data, file, "tsv")]
+    return [row for _, row in records(data, file, "tsv")]
 
 
-def _records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
-    """The first line, counted from 1, and the cells of each record, unchecked."""
+def records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
+    """The first line, counted from 1, and the cells of each record, unchecked.
+
+    ``kind`` is tsv, csv or quoted, which is TSV with the quotes of CSV.
+    """
     text = _decode(data, file)
     if kind == "tsv":
         # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
         for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):
             yield line, row.split("\t")
         return
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    mark = "," if kind == "csv" else "\t"
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     line = 1
     try:
         for cells in reader:
@@ -130,7 +134,10 @@ def _records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"malformed CSV ({error})", file=file, line=line, remedy="check the quotes"
+            f"malformed {'CSV' if kind == 'csv' else 'TSV'} ({error})",
+            file=file,
+            line=line,
+            remedy="check the quotes",
         ) from None
 
 

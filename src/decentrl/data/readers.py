@@ -1,7 +1,7 @@
 """Files, and what is in memory, to columns of labels.
 
-Files are TSV, CSV, Parquet, N-Triples or Turtle, each also gzipped. An error names the file, the
-line and what to do.
+Files are TSV, CSV, Parquet, N-Triples, Turtle or SSSOM, each also gzipped. An error names the file,
+the line and what to do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from decentrl.data.delimited import read_delimited
 from decentrl.data.limits import Limit
 from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
 from decentrl.data.rdf import read_rdf
+from decentrl.data.sssom import read_sssom
 from decentrl.data.table import FORMATS, TRIPLE, Table, named_columns, stem
 from decentrl.errors import InputError, warn_left_out
 
@@ -60,6 +61,8 @@ def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
         return read_delimited(data, file, names, kind)
+    if kind == "sssom":
+        return read_sssom(data, file, names)
     if kind == "parquet":
         return _read_parquet(data, file, names)
     table = read_rdf(data, file, names, kind)
@@ -69,8 +72,10 @@ def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
 
 
 def format_of(file: Path, format: str | None = None) -> str:
-    """One of tsv, csv, parquet, nt, ttl: as given, else by the extension."""
+    """One of tsv, csv, parquet, nt, ttl: as given, else by the extension; sssom for .sssom.tsv."""
     if format is None:
+        if stem(file, extension=True).lower().endswith(".sssom.tsv"):
+            return "sssom"
         name = Path(stem(file, extension=True)).suffix.lower().lstrip(".")
         problem, remedy = f"the extension .{name} is unknown", "name the format, or use one of"
     else:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decentrl.data.iris import iri_of_uri
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
 
@@ -33,6 +34,7 @@ class Table:
     columns: tuple[pa.ChunkedArray, ...]
     line_of: Callable[[int], int | None]  # row, from 0 -> line in the file, from 1
     literals: int = 0  # statements with a literal object, set aside
+    uris: bool = False  # labels may be URIs, percent-encoded where the vocabulary has IRIs
     memory: str = ""  # what the rows are ("triples", "links") if they were never in a file
 
     def __len__(self) -> int:
@@ -95,7 +97,7 @@ def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
 def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
     """The rows of a table as ids, int64[n, k]; an unknown label is an error at its line."""
     found = [
-        pc.index_in(labels, value_set=vocabulary.to_arrow()).fill_null(-1).to_numpy()[codes]
+        _places(labels, vocabulary, table.uris)[codes]
         for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True)
     ]
     ids = np.stack(found, axis=1).astype(np.int64)
@@ -110,6 +112,17 @@ def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
             remedy = "the two columns are swapped: write left, then right"
         raise table.error(f"{labels[i]!r} is no {what}", row, remedy, UnknownLabelError)
     return ids
+
+
+def _places(labels: pa.Array, vocabulary: Vocabulary, uris: bool) -> Ids:
+    """Where labels are in a vocabulary, -1 for unknown ones."""
+    known = vocabulary.to_arrow()
+    places = pc.index_in(labels, value_set=known)
+    if uris and places.null_count:
+        iris = pa.array([iri_of_uri(label) for label in labels.to_pylist()], pa.string())
+        places = pc.coalesce(places, pc.index_in(iris, value_set=known))
+    found: Ids = places.fill_null(-1).to_numpy().astype(np.int64)
+    return found
 
 
 def column_ids(table: Table, column: int, vocabulary: Vocabulary, what: str) -> Ids:

@@ -1,0 +1,193 @@
+"""Writes matches in two formats that other tools exchange: SSSOM/TSV and the Alignment format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+from xml.sax.saxutils import quoteattr
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from decentrl._version import __version__
+from decentrl.data.curies import BUILT_IN, Prefixes
+from decentrl.data.iris import OWN, iri_of, is_iri, uri_of
+from decentrl.errors import ConfigError, InputError
+from decentrl.storage.files import whole_files
+
+NO_TERM = "sssom:NoTermFound"
+SIDES = ("left", "right")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_FORMULA = re.compile(r"^[=+\-@]")
+_HEAD = """\
+<?xml version="1.0" encoding="utf-8"?>
+<rdf:RDF xmlns="http://knowledgeweb.semanticweb.org/heterogeneity/alignment#"
+         xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<Alignment>
+  <xml>yes</xml>
+  <level>0</level>
+  <type>{kind}</type>
+  <onto1><Ontology rdf:about="{own}left"/></onto1>
+  <onto2><Ontology rdf:about="{own}right"/></onto2>
+"""
+_CELL = """\
+  <map><Cell>
+    <entity1 rdf:resource={left}/>
+    <entity2 rdf:resource={right}/>
+    <relation>=</relation>
+{measure}  </Cell></map>
+"""
+_MEASURE = """\
+    <measure rdf:datatype="http://www.w3.org/2001/XMLSchema#float">{sure}</measure>
+"""
+
+
+class Match(NamedTuple):
+    """A row of a table of matches; what is missing is None."""
+
+    left: str | None
+    right: str | None
+    left_name: str | None
+    right_name: str | None
+    confidence: float | None
+
+
+def write_sssom(
+    matches: Any, file: str | PathLike[str], *, justification: str = "semapv:StructuralMatching"
+) -> None:
+    """Write matches as SSSOM/TSV, the Simple Standard for Sharing Ontology Mappings.
+
+    A row says ``skos:exactMatch``. Where an entity has no match, the other end is
+    ``sssom:NoTermFound``. Identifiers become CURIEs; of one that is no IRI, an IRI
+    ``urn:decentrl:left:…`` is made, percent-encoded. IRIs are written as URIs: what is not ASCII is
+    percent-encoded. Control characters of labels become spaces, and a space is put before what a
+    spreadsheet would take for a formula. The same matches give the same bytes.
+
+    Args:
+        matches: a table as ``Aligner.match`` returns it, with rank 1 alone. The columns
+            ``left_name`` and ``right_name``, if there, are written as labels.
+        file: appears whole or not at all.
+        justification: how the matches were found, a term of SEMAPV, such as
+            ``semapv:CompositeMatching`` where names were compared too.
+    """
+    table = _table_of(matches)
+    prefixes = Prefixes(map(uri_of, _iris(table)))
+    filled = {name for match in _matches(table) for name, cell in _cells(match, prefixes) if cell}
+    fixed = {
+        "predicate_id": "skos:exactMatch",
+        "mapping_justification": justification,
+        "mapping_tool": "decentRL",
+    }
+    columns = [x for x in _COLUMNS if x in filled or x in fixed or x.endswith("_id")]
+    with whole_files(Path(file)) as (part,), part.open("w", encoding="utf-8", newline="\n") as out:
+        out.writelines(_metadata(table, prefixes))
+        out.write("\t".join(columns) + "\n")
+        for match in _matches(table):
+            cells = fixed | dict(_cells(match, prefixes))
+            out.write("\t".join(_quoted(cells[name]) for name in columns) + "\n")
+
+
+_COLUMNS = (
+    *("subject_id", "subject_label", "predicate_id", "object_id", "object_label"),
+    *("mapping_justification", "mapping_tool", "confidence"),
+)
+"""In the order of the specification."""
+
+
+def _iris(table: pa.Table) -> Iterator[str]:
+    for match in _matches(table):
+        for label, side in zip(match[:2], SIDES, strict=True):
+            if label is not None:
+                yield iri_of(label, side)
+
+
+def _cells(match: Match, prefixes: Prefixes) -> Iterator[tuple[str, str]]:
+    for column, side, label, name in (
+        ("subject", "left", match.left, match.left_name),
+        ("object", "right", match.right, match.right_name),
+    ):
+        yield (
+            f"{column}_id",
+            NO_TERM if label is None else prefixes.curie(uri_of(iri_of(label, side))),
+        )
+        # The last part of an IRI is no label: it may be a number.
+        shown = "" if label is None else name or ("" if is_iri(label) else label)
+        yield f"{column}_label", _FORMULA.sub(r" \g<0>", _CONTROL.sub(" ", shown).strip())
+    # The confidence of an entity without a match is that of the one that was refused.
+    known = match.confidence is not None and None not in (match.left, match.right)
+    yield "confidence", f"{match.confidence:.6f}" if known else ""
+
+
+def _metadata(table: pa.Table, prefixes: Prefixes) -> Iterator[str]:
+    """The comment lines, YAML. An IRI of them is quoted, as it may end with a colon."""
+    used = {name: BUILT_IN[name] for name in ("semapv", "skos", "sssom")} | prefixes.by_name
+    yield "#curie_map:\n"
+    for name, iri in sorted((used | {"decentrl": OWN}).items()):
+        yield f'#  {name}: "{iri}"\n'
+    digest = hashlib.sha256()
+    for match in _matches(table):
+        digest.update(json.dumps(match).encode())
+    yield f'#mapping_set_id: "urn:uuid:{uuid5(NAMESPACE_URL, digest.hexdigest())}"\n'
+    yield '#license: "https://w3id.org/sssom/license/unspecified"\n'
+    yield "#subject_source: decentrl:left\n#object_source: decentrl:right\n"
+    yield f'#mapping_tool_version: "{__version__}"\n'
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if '"' in cell else cell
+
+
+def write_alignment(matches: Any, file: str | PathLike[str]) -> None:
+    """Write matches in the Alignment format of the OAEI, RDF/XML with a cell for each pair.
+
+    Entities without a match are left out. A cell whose confidence is not known has no measure.
+    Of an identifier that is no IRI, an IRI ``urn:decentrl:left:…`` is made, percent-encoded.
+
+    Args:
+        matches: a table as ``Aligner.match`` returns it, with rank 1 alone.
+        file: appears whole or not at all.
+    """
+    table = _table_of(matches)
+    pairs = table.filter(pc.and_(table["left"].is_valid(), table["right"].is_valid()))
+    once = all(pc.count_distinct(pairs[side]).as_py() == len(pairs) for side in ("left", "right"))
+    # "??": every entity is in one cell at most; "**": it may be in several.
+    head = _HEAD.format(kind="??" if once else "**", own=OWN)
+    with whole_files(Path(file)) as (part,), part.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(head)
+        iris = map(quoteattr, _iris(pairs))
+        for match, left, right in zip(_matches(pairs), iris, iris, strict=True):
+            sure = match.confidence
+            measure = "" if sure is None else _MEASURE.format(sure=f"{sure:.6f}")
+            out.write(_CELL.format(left=left, right=right, measure=measure))
+        out.write("</Alignment>\n</rdf:RDF>\n")
+
+
+def _table_of(matches: Any) -> pa.Table:
+    """The columns of :class:`Match` of a table that speaks Arrow; what it lacks is null."""
+    table = pa.table(matches)
+    if missing := set(SIDES).difference(table.column_names):
+        raise InputError(
+            f"there is no column {min(missing)!r}", remedy="give a table as Aligner.match returns"
+        )
+    if "rank" in table.column_names and (pc.max(table["rank"]).as_py() or 1) > 1:
+        raise ConfigError("exact matches are the best alone; match with top=1 (--top 1)")
+    columns = {
+        name: (table[name] if name in table.column_names else pa.nulls(len(table))).cast(kind)
+        for name, kind in zip(Match._fields, [pa.string()] * 4 + [pa.float64()], strict=True)
+    }
+    sure = columns["confidence"]
+    possible = pc.and_(pc.greater_equal(sure, 0), pc.less_equal(sure, 1))
+    if pc.any(pc.invert(possible)).as_py():
+        raise InputError("a confidence is not between 0 and 1", remedy="null is an unknown one")
+    return pa.table(columns)
+
+
+def _matches(table: pa.Table) -> Iterator[Match]:
+    for batch in table.to_batches(max_chunksize=4096):
+        yield from map(Match, *(column.to_pylist() for column in batch.columns))
