@@ -112,6 +112,25 @@ def test_files_say_how_many_have_no_match(
         assert len(lines) == (1 + 1579 if name == "m.tsv" else 1579 - none)
 
 
+def test_other_tools_get_sssom_and_the_alignment_format(
+    decentrl: Command, world_run: Path, tmp_path: Path
+) -> None:
+    least = median_confidence(world_run)
+    none = sum(
+        x < least for x in pq.read_table(world_run / "matches.parquet")["confidence"].to_pylist()
+    )
+    for name in ("m.sssom.tsv", "m.rdf"):
+        done = decentrl("match", world_run, "--min-confidence", least, "-o", tmp_path / name)
+        found = f"{1579 - none:,} matches, {none:,} entities without one"
+        assert done.err == f"{tmp_path / name}: {found}\n"
+    rows = [x for x in (tmp_path / "m.sssom.tsv").read_text().splitlines() if x[0] != "#"][1:]
+    assert len(rows) == 1579
+    assert sum("\tsssom:NoTermFound\t" in row for row in rows) == none
+    assert (tmp_path / "m.rdf").read_text().count("<Cell>") == 1579 - none
+    done = decentrl("predict", world_run, "--batch", "x.tsv", "-o", tmp_path / "a.sssom.tsv")
+    assert done.err.endswith("cannot write .sssom.tsv; use .tsv, .parquet\n")
+
+
 def test_people_see_who_has_none(
     decentrl: Command, world_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +177,7 @@ def test_files_say_what_was_asked_for(
         (["--matcher", "best"], "no matcher 'best'; there are: cosine, csls, sinkhorn"),
         (["-o", "m.xlsx"], "m.xlsx: cannot write .xlsx; use .tsv, .parquet, .nt"),
         (["-o", "m"], "m: cannot write a file without an extension"),
-        (["-o", "m.nt", "--top", "2"], "owl:sameAs is for the best match alone; use --top 1"),
+        (["-o", "m.nt", "--top", "2"], "only the best matches can be written there; use --top 1"),
         (["-o", "absent/m.tsv"], "absent: no such folder; make it first"),
         (["-o", "folder.tsv"], "folder.tsv: this is a folder; name a file"),
         (["--device", "abacus"], "no device 'abacus'"),

@@ -39,7 +39,7 @@ def label_of(iri: str) -> str:
 
 def uri_of(iri: str) -> str:
     """The URI of an IRI: what is not ASCII is percent-encoded (RFC 3987, section 3.1)."""
-    return quote(iri, safe=string.punctuation)
+    return iri if iri.isascii() else quote(iri, safe=string.punctuation)
 
 
 def iri_of_uri(uri: str) -> str:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from decentrl._version import __version__
 from decentrl.data.curies import BUILT_IN, Prefixes
-from decentrl.data.iris import OWN, iri_of, is_iri, uri_of
+from decentrl.data.iris import OWN, iri_of, uri_of
 from decentrl.errors import ConfigError, InputError
 from decentrl.storage.files import whole_files
 
@@ -77,19 +77,17 @@ def write_sssom(
             ``semapv:CompositeMatching`` where names were compared too.
     """
     table = _table_of(matches)
-    prefixes = Prefixes(map(uri_of, _iris(table)))
-    filled = {name for match in _matches(table) for name, cell in _cells(match, prefixes) if cell}
-    fixed = {
-        "predicate_id": "skos:exactMatch",
-        "mapping_justification": justification,
-        "mapping_tool": "decentRL",
-    }
-    columns = [x for x in _COLUMNS if x in filled or x in fixed or x.endswith("_id")]
+    filled, digest = set(_FIXED), hashlib.sha256()
+    prefixes = Prefixes(_survey(table, filled, digest))
+    set_id = uuid5(NAMESPACE_URL, digest.hexdigest())
+    columns = [x for x in _COLUMNS if x in filled or x.endswith("_id")]
     with whole_files(Path(file)) as (part,), part.open("w", encoding="utf-8", newline="\n") as out:
-        out.writelines(_metadata(table, prefixes))
+        out.writelines(_metadata(prefixes.by_name, str(set_id)))
         out.write("\t".join(columns) + "\n")
         for match in _matches(table):
-            cells = fixed | dict(_cells(match, prefixes))
+            cells = _cells(match) | _FIXED | {"mapping_justification": justification}
+            for name in ("subject_id", "object_id"):
+                cells[name] = prefixes.curie(cells[name]) if cells[name] else NO_TERM
             out.write("\t".join(_quoted(cells[name]) for name in columns) + "\n")
 
 
@@ -100,40 +98,47 @@ _COLUMNS = (
 """In the order of the specification."""
 
 
-def _iris(table: pa.Table) -> Iterator[str]:
+_FIXED = {
+    "predicate_id": "skos:exactMatch",
+    "mapping_justification": "",
+    "mapping_tool": "decentRL",
+}
+
+
+def _survey(table: pa.Table, filled: set[str], digest: hashlib._Hash) -> Iterator[str]:
+    """The URIs of all entities; notes the columns that are not empty, and a digest of the rows."""
     for match in _matches(table):
-        for label, side in zip(match[:2], SIDES, strict=True):
-            if label is not None:
-                yield iri_of(label, side)
+        digest.update(json.dumps(match).encode())
+        cells = _cells(match)
+        filled.update(name for name, cell in cells.items() if cell)
+        yield from filter(None, (cells["subject_id"], cells["object_id"]))
 
 
-def _cells(match: Match, prefixes: Prefixes) -> Iterator[tuple[str, str]]:
+def _cells(match: Match) -> dict[str, str]:
+    """What a row says of its match; identifiers are URIs, and empty where there is none."""
+    cells = {}
     for column, side, label, name in (
         ("subject", "left", match.left, match.left_name),
         ("object", "right", match.right, match.right_name),
     ):
-        yield (
-            f"{column}_id",
-            NO_TERM if label is None else prefixes.curie(uri_of(iri_of(label, side))),
-        )
+        uri = "" if label is None else uri_of(iri_of(label, side))
         # The last part of an IRI is no label: it may be a number.
-        shown = "" if label is None else name or ("" if is_iri(label) else label)
-        yield f"{column}_label", _FORMULA.sub(r" \g<0>", _CONTROL.sub(" ", shown).strip())
+        shown = (name or (label if uri.startswith(OWN) else "")) if label else ""
+        cells[f"{column}_id"] = uri
+        cells[f"{column}_label"] = _FORMULA.sub(r" \g<0>", _CONTROL.sub(" ", shown).strip())
     # The confidence of an entity without a match is that of the one that was refused.
     known = match.confidence is not None and None not in (match.left, match.right)
-    yield "confidence", f"{match.confidence:.6f}" if known else ""
+    cells["confidence"] = f"{match.confidence:.6f}" if known else ""
+    return cells
 
 
-def _metadata(table: pa.Table, prefixes: Prefixes) -> Iterator[str]:
+def _metadata(prefixes: dict[str, str], set_id: str) -> Iterator[str]:
     """The comment lines, YAML. An IRI of them is quoted, as it may end with a colon."""
-    used = {name: BUILT_IN[name] for name in ("semapv", "skos", "sssom")} | prefixes.by_name
+    used = {name: BUILT_IN[name] for name in ("semapv", "skos", "sssom")} | prefixes
     yield "#curie_map:\n"
     for name, iri in sorted((used | {"decentrl": OWN}).items()):
         yield f'#  {name}: "{iri}"\n'
-    digest = hashlib.sha256()
-    for match in _matches(table):
-        digest.update(json.dumps(match).encode())
-    yield f'#mapping_set_id: "urn:uuid:{uuid5(NAMESPACE_URL, digest.hexdigest())}"\n'
+    yield f'#mapping_set_id: "urn:uuid:{set_id}"\n'
     yield '#license: "https://w3id.org/sssom/license/unspecified"\n'
     yield "#subject_source: decentrl:left\n#object_source: decentrl:right\n"
     yield f'#mapping_tool_version: "{__version__}"\n'
@@ -160,8 +165,9 @@ def write_alignment(matches: Any, file: str | PathLike[str]) -> None:
     head = _HEAD.format(kind="??" if once else "**", own=OWN)
     with whole_files(Path(file)) as (part,), part.open("w", encoding="utf-8", newline="\n") as out:
         out.write(head)
-        iris = map(quoteattr, _iris(pairs))
-        for match, left, right in zip(_matches(pairs), iris, iris, strict=True):
+        for match in _matches(pairs):
+            ends = zip(match[:2], SIDES, strict=True)
+            left, right = (quoteattr(iri_of(str(label), side)) for label, side in ends)
             sure = match.confidence
             measure = "" if sure is None else _MEASURE.format(sure=f"{sure:.6f}")
             out.write(_CELL.format(left=left, right=right, measure=measure))
