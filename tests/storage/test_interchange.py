@@ -219,7 +219,7 @@ print(json.dumps([rows, errors, said, sorted(zip(cells.subject_id, cells.object_
 """
 
 
-# No requirement of the tests: it brings 88 packages, a plugin of pytest among them.
+# No requirement of the tests: it brings 69 packages that nothing else needs.
 @pytest.mark.skipif(find_spec("sssom") is None, reason="the package sssom is not installed")
 def test_the_reference_implementation_finds_nothing_wrong(tmp_path: Path) -> None:
     files = tmp_path / "m.sssom.tsv", tmp_path / "m.rdf"
