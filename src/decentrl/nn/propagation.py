@@ -141,10 +141,10 @@ class GrownPropagation:
         graph, values = view.edges, entities @ self.projection
         out, lengths = torch.zeros_like(values), values.new_zeros(graph.n_edges)
         every = new[graph.rows].nonzero()[:, 0]
-        for edges in every.tensor_split(1 + graph.n_edges // 1024):
+        for edges in every.tensor_split(1 + graph.n_edges // 512):
             weights = self.by_relation[directed[view.directed_relations[edges]]][:, :, None]
             parts = values[graph.columns[edges]].view(*weights.shape[:2], self.width)
-            parts = (weights * parts).flatten(1)
+            parts = parts.mul_(weights).flatten(1)
             out.index_add_(0, graph.rows[edges], parts)
             lengths[edges] = parts.norm(dim=1)
         return out.div_(out.norm(dim=-1, keepdim=True).clamp(min=1e-12)), lengths
