@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from decentrl.data import delimited
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.readers import read_table
-from decentrl.data.table import stem
+from decentrl.data.table import TRIPLE, stem
 from decentrl.errors import DecentRLWarning, MissingExtraError
 
 E = "http://example.org/"
@@ -93,7 +93,7 @@ def test_any_label_without_tab_or_line_end_survives(
 def test_the_slow_reading_agrees_with_the_fast_one(triples: list[tuple[str, str, str]]) -> None:
     data = "\n".join("\t".join(row) for row in triples).encode()
     slow = delimited._slow(data, Path("g.tsv"), ("head", "relation", "tail"), "tsv")
-    fast = delimited._fast(data, 3, "\t", 0)
+    fast = delimited._fast(data, TRIPLE, "\t", 0)
     assert fast is not None
     assert [c.to_pylist() for c in fast] == [c.to_pylist() for c in slow]
 
@@ -148,14 +148,14 @@ def test_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:
     assert (len(graph.triples), graph.counts.duplicates) == (3, 2)
 
 
-def test_statements_about_literals_are_set_aside_and_counted(tmp_path: Path) -> None:
+def test_literals_of_what_is_in_no_triple_are_left_out_and_counted(tmp_path: Path) -> None:
     file = tmp_path / "g.ttl"
-    file.write_text('@prefix : <http://e/> . :a :r :b ; :name "A"@en, "B" ; :age 7 .')
-    with pytest.warns(DecentRLWarning, match=r"g\.ttl: 3 statements with a literal") as warned:
+    file.write_text('@prefix : <http://e/> . :a :r :b ; :age 7 . :r :name "rules"@en, "R" .')
+    with pytest.warns(DecentRLWarning, match=r"g\.ttl: 2 literals of what is in no") as warned:
         graph = KnowledgeGraph.read(file)
     assert warned[0].filename == __file__
     assert rows(graph) == {("http://e/a", "http://e/r", "http://e/b")}
-    assert graph.counts.literals == 3
+    assert (graph.counts.literals, len(graph.names), len(graph.attributes)) == (2, 0, 1)
     assert len(graph.relations) == 1
 
 

@@ -159,10 +159,17 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
             held += f"; {len(task.auxiliary):,} arrive after training"
     lines = [f"{task.name}: {entities} entities, {held}"]
     lines += [
-        f"{side}{graph.counts.duplicates:,} duplicate triples dropped, "
-        f"{graph.counts.literals:,} with a literal set aside"
+        f"{side}{_count(duplicates, 'duplicate triple')} dropped"
         for side, graph in graphs.items()
-        if graph.counts.duplicates or graph.counts.literals
+        if (duplicates := graph.counts.duplicates)
+    ]
+    lines += [
+        f"{side}{_count(len(graph.names), 'name')}, "
+        f"{_count(len(graph.attributes), 'attribute value')}"
+        + f"; {_count(left, 'literal')} of what is in no triple left out"
+        * bool(left)
+        for side, graph in graphs.items()
+        if (left := graph.counts.literals) or graph.names or graph.attributes
     ]
     option, what, none = PRINTERS[kind.name].held_out
     if isinstance(sources, Grown):
@@ -173,6 +180,10 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
             f"were held out to test on; --holdout 0 {none}"
         )
     print_lines(console, *lines)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + "s" * (n != 1)
 
 
 def _refuse_changes(asked: Plan, begun: Plan) -> None:

@@ -77,8 +77,9 @@ def add(
                 name = os.fsencode(table.file.name).decode("utf-8", "replace")
                 last = table is tables[-1]
                 addition = model.add(rows, **where, refresh=refresh and last, source=name)
-                added.append(_line(addition) | {"literals": table.literals})
-                _print_addition(console, addition, table.literals, alone)
+                literals = len(table.literals) if table.literals is not None else 0
+                added.append(_line(addition) | {"literals": literals})
+                _print_addition(console, addition, literals, alone)
     except DecentRLError as error:
         if len(files) == 1:
             raise

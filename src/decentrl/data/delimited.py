@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from decentrl.data.table import Table, named_columns, string_columns
+from decentrl.data.table import MAY_BE_EMPTY, Table, fitting, named_columns, string_columns
 from decentrl.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
@@ -32,7 +32,8 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
         data = data.rstrip(b"\r\n")
     if kind == "tsv":
         data = _plain_line_ends(data, file)
-        columns = _fast(data, len(names), "\t", 0) or _slow(data, file, names, kind)
+        names = fitting(names, io.BytesIO(data).readline().split(b"\t"))
+        columns = _fast(data, names, "\t", 0) or _slow(data, file, names, kind)
         return Table(file, columns, lambda row: row + 1)
     quoted = b'"' in data
     if not quoted:
@@ -42,10 +43,11 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
         header = next(csv.reader([first]), [])
     except csv.Error:  # reading all lines will name the error of this one
         header = []
+    names = fitting(names, header)
     order = named_columns(header, names) if len(header) == len(names) else None
     skip = int(order is not None)
     # Where there are quotes, only the standard library finds the one that is never closed.
-    fast = None if quoted else _fast(data, len(names), ",", skip)
+    fast = None if quoted else _fast(data, names, ",", skip)
     columns = fast or _slow(data, file, names, kind, skip)
     if order is not None:
         columns = tuple(columns[i] for i in order)
@@ -55,13 +57,14 @@ def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -
     )
 
 
-def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.ChunkedArray, ...] | None:
+def _fast(
+    data: bytes, names: tuple[str, ...], delimiter: str, skip: int
+) -> tuple[pa.ChunkedArray, ...] | None:
     """The columns, or None if anything at all is suspicious."""
-    names = [str(i) for i in range(width)]
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=skip),
+            read_options=pyarrow.csv.ReadOptions(column_names=list(names), skip_rows=skip),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=delimiter,
                 quote_char=False,
@@ -79,9 +82,9 @@ def _fast(data: bytes, width: int, delimiter: str, skip: int) -> tuple[pa.Chunke
         )
     except pa.ArrowException:
         return None
-    columns = tuple(table.columns)
-    suspicious = not len(table) or any(pc.any(pc.equal(c, "")).as_py() for c in columns)
-    return None if suspicious else columns
+    full = [x for x in names if x not in MAY_BE_EMPTY]
+    suspicious = not len(table) or any(pc.any(pc.equal(table[x], "")).as_py() for x in full)
+    return None if suspicious else tuple(table.columns)
 
 
 def _slow(
@@ -99,9 +102,10 @@ def _slow(
                 f"{len(row)} column(s), but {len(names)} are needed",
                 remedy=f"give {len(names)} columns separated by a {mark}: {', '.join(names)}",
             )
-        if "" in row:
-            problem = f"empty label in the column {names[row.index('')]}"
-            raise error(problem, remedy="fill it in or remove the line")
+        for name, cell in zip(names, row, strict=True):
+            if not cell and name not in MAY_BE_EMPTY:
+                problem = f"empty label in the column {name}"
+                raise error(problem, remedy="fill it in or remove the line")
         rows.append(row)
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")

@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
+from decentrl.data.literals import of_literals, read_attributes, read_names
 from decentrl.data.memory import Source, read_memory
+from decentrl.data.names import NO_NAMES, Names, names_from_ids
 from decentrl.data.readers import read_table
 from decentrl.data.table import TRIPLE, Columns, Table, distinct_labels, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.errors import warn_left_out
 
 NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
 @dataclass(frozen=True)
 class ReadCounts:
-    """What reading left out: repeated triples, and statements about literals."""
+    """What reading left out: repeated triples, and literals of what is in no triple."""
 
     duplicates: int = 0
     literals: int = 0
@@ -32,15 +36,20 @@ class KnowledgeGraph:
     """Entities, relations and triples.
 
     ``triples`` is int64[n, 3]: (head, relation, tail), distinct rows in lexicographic order.
+    ``names`` and ``attributes`` are what is known of entities besides; there may be none.
     """
 
     entities: Vocabulary
     relations: Vocabulary
     triples: Ids
     counts: ReadCounts = field(default=ReadCounts())
+    names: Names = NO_NAMES
+    attributes: Attributes = NO_ATTRIBUTES
 
     @classmethod
-    def read(cls, source: Source, format: str | None = None) -> KnowledgeGraph:
+    def read(
+        cls, source: Source, format: str | None = None, *, name_properties: Collection[str] = ()
+    ) -> KnowledgeGraph:
         """The graph of triples in a file or in memory.
 
         Labels are sorted, so neither the order of the triples nor the format changes an id.
@@ -50,9 +59,11 @@ class KnowledgeGraph:
                 (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
                 Arrow table.
             format: of a file, where its extension is not one of these.
+            name_properties: IRIs of RDF properties whose values are names, besides
+                :data:`decentrl.data.literals.NAME_PROPERTIES`.
         """
         table = read_table(source, format=format)
-        return cls.of_labels([table]).holding(table)
+        return cls.of_labels([table], name_properties).holding(table)
 
     @classmethod
     def from_labels(
@@ -63,9 +74,22 @@ class KnowledgeGraph:
         return cls.of_labels([table]).holding(table)
 
     @classmethod
-    def of_labels(cls, tables: Collection[Table]) -> KnowledgeGraph:
-        """The entities and relations of tables of triples, sorted by label, without triples."""
-        return cls(distinct_labels(tables, 0, 2), distinct_labels(tables, 1), NO_TRIPLES)
+    def of_labels(
+        cls, tables: Collection[Table], name_properties: Collection[str] = ()
+    ) -> KnowledgeGraph:
+        """The entities and relations of tables of triples, sorted by label, without triples.
+
+        It has the names and attributes that are in the tables besides.
+        """
+        entities, relations = distinct_labels(tables, 0, 2), distinct_labels(tables, 1)
+        literals = [table.literals for table in tables if table.literals is not None]
+        found = of_literals(literals, entities, name_properties)
+        if found.left_out and (file := next(x.file for x in tables if x.literals is not None)):
+            warn_left_out(
+                f"{file}: {found.left_out:,} literals of what is in no triple were left out"
+            )
+        counts = ReadCounts(literals=found.left_out)
+        return cls(entities, relations, NO_TRIPLES, counts, found.names, found.attributes)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -86,7 +110,37 @@ class KnowledgeGraph:
     def with_triples(self, triples: Ids) -> KnowledgeGraph:
         """The same vocabularies with other triples, int64[n, 3], in any order."""
         distinct = distinct_rows(triples, self.sizes)
-        return KnowledgeGraph(self.entities, self.relations, distinct)
+        return replace(self, triples=distinct, counts=ReadCounts())
+
+    def with_names(
+        self, source: Source, *, name_properties: Collection[str] = ()
+    ) -> KnowledgeGraph:
+        """The same graph with other names.
+
+        Args:
+            source: a file or rows (entity, name) or (entity, name, language), the first of an
+                entity and language being its main name; an RDF file with labels; ``"ids"`` to make
+                names of the identifiers; ``"none"`` for no names. Names of other entities are left
+                out, but if all are, it is an error.
+            name_properties: see :meth:`read`.
+        """
+        if isinstance(source, str) and source in ("ids", "none"):
+            names = names_from_ids(self.entities) if source == "ids" else NO_NAMES
+        else:
+            names = read_names(source, self.entities, name_properties)
+        return replace(self, names=names)
+
+    def with_attributes(self, source: Source) -> KnowledgeGraph:
+        """The same graph with other attributes.
+
+        Args:
+            source: a file or rows (entity, attribute, value); an RDF file; ``"none"`` for no
+                attributes. Attributes of other entities are left out, but if all are, it is an
+                error.
+        """
+        none = isinstance(source, str) and source == "none"
+        found = NO_ATTRIBUTES if none else read_attributes(source, self.entities)
+        return replace(self, attributes=found)
 
     @property
     def columns(self) -> Columns:
@@ -97,20 +151,27 @@ class KnowledgeGraph:
     def holding(self, table: Table) -> KnowledgeGraph:
         """The same vocabularies with the triples of a table, and what was left out of it."""
         graph = self.with_triples(row_ids(table, *self.columns))
-        return replace(graph, counts=ReadCounts(len(table) - len(graph.triples), table.literals))
+        counts = ReadCounts(len(table) - len(graph.triples), self.counts.literals)
+        return replace(graph, counts=counts)
 
     def content_hash(self) -> str:
-        """SHA-256 over labels, in the order of their ids, and triples."""
+        """SHA-256 over labels, in the order of their ids, triples, names and attributes."""
         digest = hashlib.sha256()
         self.entities.update_hash(digest)
         self.relations.update_hash(digest)
         digest.update(np.ascontiguousarray(self.triples, "<i8").tobytes())
+        for part in (self.names, self.attributes):
+            if len(part):  # a graph without any has the hash it always had
+                part.update_hash(digest)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
         return (
             f"KnowledgeGraph({len(self.entities)} entities, {len(self.relations)} relations, "
-            f"{len(self.triples)} triples)"
+            f"{len(self.triples)} triples"
+            + f", {len(self.names)} names" * bool(self.names)
+            + f", {len(self.attributes)} attributes" * bool(self.attributes)
+            + ")"
         )
 
 

@@ -16,7 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.table import LINK, TRIPLE, Table, named_columns, string_columns
+from decentrl.data.table import (
+    ATTRIBUTE,
+    LINK,
+    MAY_BE_EMPTY,
+    NAME,
+    TRIPLE,
+    Table,
+    fitting,
+    named_columns,
+    string_columns,
+)
 from decentrl.errors import InputError
 
 
@@ -30,9 +40,12 @@ Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table."""
 
 
+_ROWS = {LINK: "links", NAME: "names", ATTRIBUTE: "attributes"}
+
+
 def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
-    what = "links" if names == LINK else "triples"
+    what = _ROWS.get(names, "triples")
     place = Table(Path(), (), lambda row: row, memory=what)
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
@@ -49,6 +62,8 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
             remedy=f"give a file, rows ({', '.join(names)}), an array or a data frame",
         )
     rows = list(source)
+    if rows and isinstance(rows[0], Sequence | np.ndarray):
+        names = fitting(names, range(len(rows[0])))
     for i, row in enumerate(rows):
         whole = type(row) in (tuple, list) or (
             isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)
@@ -57,17 +72,18 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
             raise place.error(f"{row!r} is none of the {what}", i, f"give ({', '.join(names)})")
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     for column, name in zip(columns, names, strict=True):
-        if not all(map(_is_text, column)):
-            i, label = next((i, x) for i, x in enumerate(column) if not _is_text(x))
+        empty = name in MAY_BE_EMPTY
+        if not all(_is_text(x, empty) for x in column):
+            i, label = next((i, x) for i, x in enumerate(column) if not _is_text(x, empty))
             problem = f"the {name} {label!r} is no text"
             raise place.error(problem, i, "give non-empty strings; convert others with str()")
     return replace(place, columns=string_columns(columns))
 
 
-def _is_text(label: object) -> bool:
+def _is_text(label: object, empty: bool = False) -> bool:
     """Whether a label can be kept: not empty, and without lone surrogates, which UTF-8 lacks."""
     try:
-        return isinstance(label, str) and bool(label.encode())
+        return isinstance(label, str) and (bool(label.encode()) or empty)
     except UnicodeEncodeError:
         return False
 
@@ -84,6 +100,7 @@ def arrow_columns(
     described = table.schema.pandas_metadata or {}
     index = [x for x in described.get("index_columns", ()) if isinstance(x, str)]
     table = table.drop_columns([x for x in index if x in table.column_names and x not in names])
+    names = fitting(names, table.column_names)
     order = named_columns(table.column_names, names)
     if order is None and table.num_columns != len(names):
         raise place.error(
@@ -109,6 +126,8 @@ def _text_column(column: Any, name: str, place: Table, integers: bool) -> pa.Chu
             remedy="store labels as strings" if integers else "convert it with astype(str)",
         )
     column = column.cast(pa.string())
+    if name in MAY_BE_EMPTY:
+        return column.fill_null("")
     bad = pc.fill_null(pc.equal(column, ""), True)
     if pc.any(bad).as_py():
         row = pc.index(bad, True).as_py()

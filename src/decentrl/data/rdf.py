@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from decentrl.data.limits import Limit
-from decentrl.data.table import LINK, TRIPLE, Table, stem, string_columns
+from decentrl.data.names import LONGEST
+from decentrl.data.table import (
+    ATTRIBUTE,
+    LINK,
+    LITERAL,
+    NAME,
+    TRIPLE,
+    Table,
+    stem,
+    string_columns,
+)
 from decentrl.errors import InputError, MissingExtraError
 
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
@@ -17,13 +30,17 @@ SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
 def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Table:
     """The statements of an RDF file between two resources; for links, its owl:sameAs statements.
 
-    A label is an IRI without brackets. A statement about a literal is set aside and counted.
+    A label is an IRI without brackets. The statements about literals are beside the triples; where
+    names or attributes are asked for, they are all there is.
     """
-    if names not in (TRIPLE, LINK):
+    if names not in (TRIPLE, LINK, NAME, ATTRIBUTE):
         raise InputError("an RDF file cannot be used here", file=file, remedy="give a TSV file")
     rows, numbers, literals = _statements(data, file, kind)
+    if names in (NAME, ATTRIBUTE):
+        return Table(file, tuple(literals.columns), lambda row: None, literals)
     if not rows:
-        problem = "all objects are literals" if literals else "there is no statement in the file"
+        found = len(literals)
+        problem = "all objects are literals" if found else "there is no statement in the file"
         raise InputError(
             problem, file=file, remedy="give statements whose object is an IRI or a blank node"
         )
@@ -47,8 +64,10 @@ def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Tabl
     return Table(file, string_columns(zip(*rows, strict=True)), line_of, literals)
 
 
-def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...]], list[int], int]:
-    """The rows (head, relation, tail), the number of each statement, and how many had literals.
+def _statements(
+    data: bytes, file: Path, kind: str
+) -> tuple[list[tuple[str, ...]], list[int], pa.Table]:
+    """The rows (head, relation, tail), the number of each statement, and those about literals.
 
     Blank nodes are numbered by first appearance. The parser gives anonymous ones a random name,
     which would change the ids at each reading; and a node ``_:b0`` of one file is not that of
@@ -75,13 +94,17 @@ def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...
 
     rows: list[tuple[str, ...]] = []
     numbers: list[int] = []
-    literals = size = 0
+    literals: list[tuple[str, ...]] = []
+    size = 0
     limit = Limit(file)
     form = ox.RdfFormat.N_TRIPLES if kind == "nt" else ox.RdfFormat.TURTLE
     try:
         for number, statement in enumerate(ox.parse(data.removeprefix(b"\xef\xbb\xbf"), form)):
             if isinstance(statement.object, ox.Literal):
-                literals += 1
+                subject, predicate = label(statement.subject), statement.predicate.value
+                literals.append((subject, predicate, *_literal(statement.object)))
+                size += sum(map(len, literals[-1]))
+                limit.check(size)
                 continue
             head = label(statement.subject)
             row = (head, statement.predicate.value, label(statement.object))
@@ -98,4 +121,11 @@ def _statements(data: bytes, file: Path, kind: str) -> tuple[list[tuple[str, ...
             line=error.lineno,
             remedy="correct the line",
         ) from None
-    return rows, numbers, literals
+    columns = zip(*literals, strict=True) if literals else [()] * len(LITERAL)
+    return rows, numbers, pa.table(string_columns(columns), names=list(LITERAL))
+
+
+def _literal(literal: Any) -> tuple[str, str, str]:
+    """Value, language and datatype of a literal; of a very long value what can be kept of it."""
+    value = literal.value[: 10 * LONGEST]
+    return value, literal.language or "", sys.intern(literal.datatype.value)

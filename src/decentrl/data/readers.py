@@ -22,8 +22,8 @@ from decentrl.data.delimited import read_delimited
 from decentrl.data.limits import Limit
 from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
 from decentrl.data.rdf import read_rdf
-from decentrl.data.table import FORMATS, TRIPLE, Table, named_columns, stem
-from decentrl.errors import InputError, warn_left_out
+from decentrl.data.table import FORMATS, TRIPLE, Table, fitting, named_columns, stem
+from decentrl.errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +62,7 @@ def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
         return read_delimited(data, file, names, kind)
     if kind == "parquet":
         return _read_parquet(data, file, names)
-    table = read_rdf(data, file, names, kind)
-    if table.literals and names == TRIPLE:
-        warn_left_out(f"{file}: {table.literals:,} statements with a literal object were left out")
-    return table
+    return read_rdf(data, file, names, kind)
 
 
 def format_of(file: Path, format: str | None = None) -> str:
@@ -141,6 +138,7 @@ def _parquet_table(data: bytes, names: tuple[str, ...], place: Table) -> pa.Tabl
     source = pa.BufferReader(data)
     plain = pq.ParquetFile(source)
     schema, about = plain.schema_arrow, plain.metadata
+    names = fitting(names, schema.names)
     arrow_columns(schema.empty_table(), names, place, integers=True)  # or they are not read at all
     columns = [schema.names[i] for i in named_columns(schema.names, names) or range(len(names))]
     groups = [about.row_group(i) for i in range(about.num_row_groups)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,10 @@ TRIPLE = ("head", "relation", "tail")
 ALSO_TRIPLE = ("subject", "predicate", "object")
 LINK = ("left", "right")
 IDENTIFIER = ("id", "label")
+NAME = ("entity", "name", "language")  # or without the last
+ATTRIBUTE = ("entity", "attribute", "value")
+LITERAL = ("subject", "property", "value", "language", "datatype")
+MAY_BE_EMPTY = {"name", "language", "value"}
 
 Columns = tuple[tuple[Vocabulary, str], ...]
 """For each column of a table its vocabulary, and what a label of it is, for errors."""
@@ -32,7 +36,7 @@ class Table:
     file: Path
     columns: tuple[pa.ChunkedArray, ...]
     line_of: Callable[[int], int | None]  # row, from 0 -> line in the file, from 1
-    literals: int = 0  # statements with a literal object, set aside
+    literals: pa.Table | None = None  # the statements with a literal object, columns LITERAL
     memory: str = ""  # what the rows are ("triples", "links") if they were never in a file
 
     def __len__(self) -> int:
@@ -82,6 +86,12 @@ def named_columns(header: list[str], names: tuple[str, ...]) -> list[int] | None
         if all(x in places for x in called):
             return [places[x] for x in called]
     return None
+
+
+def fitting(names: tuple[str, ...], found: Collection[object]) -> tuple[str, ...]:
+    """The columns to read of those of a source: the language of names may be missing."""
+    called = set(NAME[:2]) <= set(found) and NAME[2] not in found
+    return NAME[:2] if names == NAME and (called or len(found) == 2) else names
 
 
 def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
