@@ -163,5 +163,5 @@ def test_names_are_checked_before_anything_is_fetched(tmp_path: Path) -> None:
 
 
 def test_every_published_dataset_has_checksums() -> None:
-    assert sum(name.startswith("DBP15K/zh_en/") for name in checksums()) == 12
+    assert sum(name.startswith("DBP15K/zh_en/") for name in checksums()) == 13
     assert all(re.fullmatch("[0-9a-f]{64}", x) for x in checksums().values())

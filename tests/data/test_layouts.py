@@ -157,3 +157,25 @@ def test_a_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_an_open_world_without_its_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no open-world split; make one with: decentrl data split"):
         read_folder(fill(tmp_path, SPLITS), "x", open_world=True)
+
+
+def test_names_and_attributes_lie_beside_the_triples(tmp_path: Path) -> None:
+    files = {"names_1": "0\tEh\t\n0\tEy\ten\n", "attributes_2": "12\tage\t7\n"}
+    task = alignment(fill(tmp_path, {**DBP15K, **OPEN, **files}), open_world=True)
+    assert task.left.names.of(task.left.entities.id("zh/A")) == [("Eh", ""), ("Ey", "en")]
+    assert task.right.attributes.of(2) == [("age", "7", "number")]
+    folder = fill(tmp_path / "one", {**SPLITS, "names": "a\tAy\nd\tDee\n"})
+    graph = prediction(folder).graph
+    assert graph.names.shown(range(4)) == ["Ay", "", "", "Dee"]
+
+
+def test_translated_names_are_those_of_both_graphs(tmp_path: Path) -> None:
+    names = {"translated_names": "0\tone\n1\ttwo\n10\tten\n", "names_1": "0\tEh\n"}
+    folder = fill(tmp_path, {**DBP15K, **names}, ".tsv.gz")
+    assert alignment(folder).left.names.shown(range(3)) == ["", "Eh", ""]
+    task = read_folder(folder, "x", translated=True)
+    assert isinstance(task, AlignmentTask)
+    assert task.left.names.shown(range(3)) == ["two", "one", ""]
+    assert task.right.names.shown(range(3)) == ["ten", "", ""]
+    with pytest.raises(InputError, match="this dataset has no translated names; leave out"):
+        read_folder(fill(tmp_path / "other", DBP15K), "x", translated=True)

@@ -56,6 +56,10 @@ def test_names_are_those_of_a_plain_list(given: list[tuple[int, str, str, bool]]
         key = entity, plain(text), "" if tag == "no tag!" else tag.lower()
         if key[1]:
             best[key] = best.get(key, True) and alias
+    for entity, tag in {(k[0], k[2]) for k, alias in best.items() if not alias}:
+        mains = [k for k, alias in best.items() if (k[0], k[2]) == (entity, tag) and not alias]
+        for key in sorted(mains, key=lambda k: k[1].encode())[1:]:
+            best[key] = True
     languages = {"": 0, "en": 1, "en-gb": 2, "de": 3}
     listed = sorted(best, key=lambda k: (k[0], best[k], languages[k[2]], k[1].encode()))
     found = names(given)

@@ -8,7 +8,7 @@ import pytest
 
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
-from decentrl.data.registry import data_root, list_datasets, load_dataset
+from decentrl.data.registry import checksums, data_root, find_dataset, list_datasets, load_dataset
 from decentrl.errors import InputError
 
 PUBLISHED = [x for x in list_datasets() if not x.packaged]
@@ -70,6 +70,31 @@ def test_a_half_fetched_dataset_is_not_read(
         (folder / f"{name}.tsv").write_text("0\ta\n" if name != "train" else "a\ta\ta\n")
     with pytest.raises(InputError, match=r"files of wn18 are missing \(test, valid\)"):
         load_dataset("wn18")
+
+
+def test_a_dataset_is_whole_without_its_translated_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
+    info = find_dataset("dbp15k/zh-en")
+    for name in (x for x in checksums() if x.startswith(info.folder)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if "translated" not in name:
+            (tmp_path / name).write_bytes(b"")
+    assert info.present()
+    assert info.missing(translated=True) == ["translated_names"]
+    with pytest.raises(InputError, match=r"missing \(translated_names\).* decentrl data fetch"):
+        load_dataset(info.name, translated=True)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("pair", ["zh-en", "ja-en", "fr-en"])
+def test_the_translated_names_are_of_all_entities(pair: str) -> None:
+    task = load_dataset(f"dbp15k/{pair}", open_world=True, translated=True)
+    assert isinstance(task, AlignmentTask)
+    assert len(task.left.names) + len(task.right.names) > 0.999 * (
+        len(task.left.entities) + len(task.right.entities)
+    )
 
 
 def test_a_file_is_no_dataset(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decentrl.data import writers
@@ -42,6 +43,21 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_alignment_folder(task, tmp_path / name)
     assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+def test_names_and_attributes_survive_a_folder(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.read([("b", "r", "a"), ("a", "r", "c")])
+    graph = graph.with_names(
+        [("a", "Ay", "en"), ("a", "Ah", "en"), ("a", "Äh", ""), ("c", "C", "")]
+    )
+    graph = graph.with_attributes([("b", "age", "7"), ("b", "born", "1990-01-02")])
+    links = np.array([[0, 0], [1, 1]])
+    pair = AlignmentTask("pair", graph, graph, links[:1], links[:0], links[1:])
+    write_alignment_folder(pair, tmp_path / "pair")
+    assert load_dataset(str(tmp_path / "pair")).content_hash() == pair.content_hash()
+    one = GraphTask("one", graph, graph.triples[:0], graph.triples[:0])
+    write_graph_folder(one, tmp_path / "one")
+    assert load_dataset(str(tmp_path / "one")).content_hash() == one.content_hash()
 
 
 def small(label: str = "b") -> GraphTask:

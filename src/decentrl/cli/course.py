@@ -166,7 +166,7 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
     lines += [
         f"{side}{_count(len(graph.names), 'name')}, "
         f"{_count(len(graph.attributes), 'attribute value')}"
-        + f"; {_count(left, 'literal')} of what is in no triple left out"
+        + f"; {left:,} of what is in no triple left out"
         * bool(left)
         for side, graph in graphs.items()
         if (left := graph.counts.literals) or graph.names or graph.attributes

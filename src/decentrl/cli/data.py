@@ -158,6 +158,8 @@ def _graph_counts(graph: KnowledgeGraph) -> dict[str, float]:
         "median_degree": float(np.median(degree)),
         "largest_degree": int(degree.max()),
         "unseen_entities": int((degree == 0).sum()),
+        "names": len(graph.names),
+        "attribute_values": len(graph.attributes),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, given
+from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, check_choice, given
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, must_grow
 from decentrl.errors import ConfigError, InputError
 
@@ -42,6 +42,21 @@ def align(
     links: Annotated[str, Option(help="Known links: left entity, right entity.")] = "",
     test_links: Annotated[str, Option(help="Links to evaluate on.")] = "",
     valid_links: Annotated[str, Option(help="Links to make choices by.")] = "",
+    names: Annotated[
+        str,
+        Option(
+            help="ids (names made of identifiers), none (leave names out) or translated (those "
+            "that dbp15k comes with); default: those that the graphs come with."
+        ),
+    ] = "",
+    left_names: Annotated[
+        str, Option(help="Names of left entities: entity, name, perhaps language.")
+    ] = "",
+    right_names: Annotated[str, Option(help="Names of right entities.")] = "",
+    left_attributes: Annotated[
+        str, Option(help="Attributes of left entities: entity, attribute, value.")
+    ] = "",
+    right_attributes: Annotated[str, Option(help="Attributes of right entities.")] = "",
     holdout: Holdout = 0.1,
     format: Format = "",
     dataset: Dataset = "",
@@ -69,6 +84,10 @@ def align(
 
     decentrl align --dataset world -o run
     """
+    if names:
+        check_choice("names", names, ("ids", "none", "translated"))
+    if names == "translated" and not dataset and not resume:
+        raise ConfigError("--names translated is about a dataset; give files by --left-names")
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
     needed, optional = ("left", "right", "links"), ("test_links", "valid_links")
@@ -83,6 +102,13 @@ def complete(
     ] = "",
     valid: Annotated[str, Option(help="Triples to make choices by.")] = "",
     test: Annotated[str, Option(help="Triples to evaluate on.")] = "",
+    names: Annotated[
+        str,
+        Option(
+            help="A file of names (entity, name, perhaps language), ids (made of identifiers) or "
+            "none; default: those that the graph comes with."
+        ),
+    ] = "",
     holdout: Holdout = 0.1,
     format: Format = "",
     dataset: Dataset = "",
@@ -155,7 +181,8 @@ def _start(
     from decentrl.runs.run import JOBS
     from decentrl.storage.kinds import kind_for
 
-    names = ("dataset", "open_world", *files, "format", "holdout")
+    about = [name for name in asked if name.endswith(("names", "attributes"))]
+    names = ("dataset", "open_world", *files, *about, "format", "holdout")
     sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
     named = given(context, *names, "preset", "seed")

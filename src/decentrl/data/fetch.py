@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from decentrl.data.layouts import TRANSLATED
 from decentrl.data.registry import checksums, data_root, find_dataset, sizes
 from decentrl.errors import InputError
 
@@ -45,6 +46,8 @@ def fetch(
     folders = [info.folder for info in map(find_dataset, names) if not info.packaged]
     published, size_of = checksums(), sizes()
     wanted = {x: y for x, y in published.items() if any(x.startswith(f"{f}/") for f in folders)}
+    # What a dataset is whole without comes last: an older copy may not have it.
+    wanted = dict(sorted(wanted.items(), key=lambda item: TRANSLATED in item[0]))
     if not wanted:
         return []
     base = base_url or os.environ.get("DECENTRL_DATA_URL")

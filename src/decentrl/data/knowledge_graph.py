@@ -25,10 +25,14 @@ NO_TRIPLES = np.empty((0, 3), np.int64)
 
 @dataclass(frozen=True)
 class ReadCounts:
-    """What reading left out: repeated triples, and literals of what is in no triple."""
+    """What reading left out: repeated triples; names and values of what is in no triple."""
 
     duplicates: int = 0
     literals: int = 0
+
+    def also(self, literals: int) -> ReadCounts:
+        """These counts, and so many names or values more."""
+        return replace(self, literals=self.literals + literals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +130,9 @@ class KnowledgeGraph:
         """
         if isinstance(source, str) and source in ("ids", "none"):
             names = names_from_ids(self.entities) if source == "ids" else NO_NAMES
-        else:
-            names = read_names(source, self.entities, name_properties)
-        return replace(self, names=names)
+            return replace(self, names=names)
+        found = read_names(source, self.entities, name_properties)
+        return replace(self, names=found.names, counts=self.counts.also(found.left_out))
 
     def with_attributes(self, source: Source) -> KnowledgeGraph:
         """The same graph with other attributes.
@@ -138,9 +142,11 @@ class KnowledgeGraph:
                 attributes. Attributes of other entities are left out, but if all are, it is an
                 error.
         """
-        none = isinstance(source, str) and source == "none"
-        found = NO_ATTRIBUTES if none else read_attributes(source, self.entities)
-        return replace(self, attributes=found)
+        if isinstance(source, str) and source == "none":
+            return replace(self, attributes=NO_ATTRIBUTES)
+        found = read_attributes(source, self.entities)
+        counts = self.counts.also(found.left_out)
+        return replace(self, attributes=found.attributes, counts=counts)
 
     @property
     def columns(self) -> Columns:

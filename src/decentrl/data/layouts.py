@@ -5,7 +5,9 @@
 - one graph: ``train``, ``valid``, ``test``, optional ``entities``, ``relations``
 
 each as ``name``, ``name.txt`` or ``name.tsv``, also with ``.gz``. A folder ``open`` inside holds
-what the open world changes.
+what the open world changes. Optional are ``names_1|2`` and ``attributes_1|2`` (of one graph
+``names`` and ``attributes``), and in the DBP15K layout ``translated_names`` of both graphs; these
+call entities as the triples do.
 """
 
 from __future__ import annotations
@@ -16,16 +18,19 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph, first_occurrences, row_keys
+from decentrl.data.literals import names_of
 from decentrl.data.readers import read_table
-from decentrl.data.table import IDENTIFIER, LINK, Table, column_ids, row_ids
+from decentrl.data.table import IDENTIFIER, LINK, NAME, Table, column_ids, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
 Task = AlignmentTask | GraphTask
+TRANSLATED = "translated_names"
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
@@ -37,8 +42,16 @@ def find_file(folder: Path, *names: str) -> Path | None:
     return None
 
 
-def read_folder(folder: Path, name: str, open_world: bool = False) -> Task:
-    """The dataset in a folder of any known layout."""
+def read_folder(
+    folder: Path, name: str, open_world: bool = False, translated: bool = False
+) -> Task:
+    """The dataset in a folder of any known layout; ``translated`` names are in place of others."""
+    if translated and not find_file(folder, TRANSLATED):
+        raise InputError(
+            "this dataset has no translated names",
+            file=folder,
+            remedy="leave out `--names translated`, or choose `--names ids`",
+        )
     if open_world and not (folder / "open").is_dir():
         raise InputError(
             "this dataset has no open-world split",
@@ -46,7 +59,7 @@ def read_folder(folder: Path, name: str, open_world: bool = False) -> Task:
             remedy="make one with: decentrl data split",
         )
     if find_file(folder, "triples_1"):
-        return _read_dbp15k(folder, name, open_world)
+        return _read_dbp15k(folder, name, open_world, translated)
     if find_file(folder, "rel_triples_1"):
         return _read_openea(folder, name)
     if find_file(folder, "train"):
@@ -104,13 +117,31 @@ def _vocabularies(
     return both[0], both[1]
 
 
-def _read_dbp15k(folder: Path, name: str, open_world: bool) -> AlignmentTask:
+def _described(graph: KnowledgeGraph, folder: Path, suffix: str) -> KnowledgeGraph:
+    """The graph with the names and attributes that are in files of the folder."""
+    if file := find_file(folder, f"names{suffix}"):
+        graph = graph.with_names(file)
+    if file := find_file(folder, f"attributes{suffix}"):
+        graph = graph.with_attributes(file)
+    return graph
+
+
+def _translated(graph: KnowledgeGraph, folder: Path) -> KnowledgeGraph:
+    """The graph with its names among the translated ones of both graphs."""
+    table = read_table(_require(folder, TRANSLATED), NAME[:2])
+    own = pc.is_in(table.columns[0], value_set=graph.entities.to_arrow())
+    rows = replace(table, columns=tuple(column.filter(own) for column in table.columns))
+    return replace(graph, names=names_of(rows, graph.entities).names)
+
+
+def _read_dbp15k(folder: Path, name: str, open_world: bool, translated: bool) -> AlignmentTask:
     graphs, labels = [], []
     for i in (1, 2):
         table = read_table(_require(folder, f"triples_{i}"))
         files = find_file(folder, f"ent_ids_{i}"), find_file(folder, f"rel_ids_{i}")
         tokens, named = _vocabularies([table], *files)
-        graphs.append(tokens.holding(table))
+        graph = _described(tokens.holding(table), folder, f"_{i}")
+        graphs.append(_translated(graph, folder) if translated else graph)
         labels.append(named)
     links = _require(folder, "sup_pairs", "sup_ent_ids")
     test_links = find_file(folder, "ref_pairs", "ref_ent_ids")
@@ -157,7 +188,10 @@ def _read_openea(folder: Path, name: str) -> AlignmentTask:
     fold = folder / "721_5fold" / "1"
     if not fold.is_dir():
         fold = folder  # the links of some releases lie beside the triples
-    left, right = (_require(folder, f"rel_triples_{i}") for i in (1, 2))
+    left, right = (
+        _described(KnowledgeGraph.read(_require(folder, f"rel_triples_{i}")), folder, f"_{i}")
+        for i in (1, 2)
+    )
     train, test, valid = (_require(fold, f"{part}_links") for part in ("train", "test", "valid"))
     return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
 
@@ -168,6 +202,7 @@ def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
     files = find_file(folder, "entities"), find_file(folder, "relations")
     # Here the triples name entities by their labels in spite of an id file.
     graph = _vocabularies(tables.values(), *files)[1].holding(tables["train"])
+    graph = _described(graph, folder, "")
 
     def held_out(part: str) -> Ids:
         rows = row_ids(tables[part], *graph.columns) if part in tables else NO_TRIPLES

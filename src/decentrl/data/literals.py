@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -87,15 +87,21 @@ def of_literals(
 
 def read_names(
     source: Source, entities: Vocabulary, name_properties: Collection[str] = ()
-) -> Names:
+) -> Literals:
     """Names of entities from a file or memory, see :meth:`KnowledgeGraph.with_names`."""
     table = read_table(source, NAME)
     if table.literals is not None:
         found = of_literals([table.literals], entities, name_properties)
         _report(table, "names", found.left_out, len(found.names))
-        return found.names
+        return replace(found, attributes=NO_ATTRIBUTES)
+    return names_of(table, entities)
+
+
+def names_of(table: Table, entities: Vocabulary) -> Literals:
+    """Names of entities from the rows of a table: entity, name and perhaps language."""
     ids, known = _known(table.columns[0], entities)
-    _report(table, "names", int((~known).sum()), len(ids))
+    left_out = int((~known).sum())
+    _report(table, "names", left_out, len(ids))
     texts, *languages = (strings(x.filter(pa.array(known))) for x in table.columns[1:])
     tags = clean_tags(languages[0]) if languages else strings([""] * len(ids))
     full = pc.not_equal(clean(texts), "")
@@ -107,20 +113,21 @@ def read_names(
     first = keys.group_by(["id", "tag"], use_threads=False).aggregate([("row", "min")])
     aliases = np.ones(len(ids), bool)
     aliases[np.asarray(first["row_min"])] = False
-    return Names.of_rows(ids, texts, tags, pa.array(aliases))
+    return Literals(Names.of_rows(ids, texts, tags, pa.array(aliases)), left_out=left_out)
 
 
-def read_attributes(source: Source, entities: Vocabulary) -> Attributes:
+def read_attributes(source: Source, entities: Vocabulary) -> Literals:
     """Attributes from a file or memory, see :meth:`KnowledgeGraph.with_attributes`."""
     table = read_table(source, ATTRIBUTE)
     if table.literals is not None:
         found = of_literals([table.literals], entities)
         _report(table, "attributes", found.left_out, len(found.attributes))
-        return found.attributes
+        return replace(found, names=NO_NAMES)
     ids, known = _known(table.columns[0], entities)
-    _report(table, "attributes", int((~known).sum()), len(ids))
+    left_out = int((~known).sum())
+    _report(table, "attributes", left_out, len(ids))
     attributes, values = (column.filter(pa.array(known)) for column in table.columns[1:])
-    return Attributes.of_rows(ids, attributes, values)
+    return Literals(attributes=Attributes.of_rows(ids, attributes, values), left_out=left_out)
 
 
 def _known(labels: pa.ChunkedArray, entities: Vocabulary) -> tuple[Ids, npt.NDArray[np.bool_]]:

@@ -30,13 +30,13 @@ class Names:
 
     Rows are distinct, and their order depends on nothing but them: by entity; main names before
     aliases; those without a language, then English, then the other languages by their tags; by
-    text. Make them with :meth:`of_rows`.
+    text. An entity has one main name in a language, the first one. Make them with :meth:`of_rows`.
 
     Attributes:
         entities: int64[n], ids, ascending.
         texts: string[n], without control characters and line breaks, at most 1,000 characters.
         languages: string[n], tags like ``en`` or ``zh-hant`` in lower case, "" where unknown.
-        aliases: bool[n], whether it is a further name and not a main one.
+        aliases: bool[n], whether it is a further name in this language and not the main one.
     """
 
     entities: Ids
@@ -69,15 +69,17 @@ class Names:
         # The same name as a main one and as an alias is a main one.
         keys = ["entity", "text", "language"]
         table = table.group_by(keys, use_threads=False).aggregate([("alias", "min")])
-        tag = table["language"]
-        first = pc.fill_null(pc.match_substring_regex(tag, "^en(-|$)"), False)
-        order = table.append_column(
-            "tag", pc.if_else(first, pc.binary_join_element_wise("!", tag, ""), tag)
-        )
-        by = [(name, "ascending") for name in ("entity", "alias_min", "tag", "text")]
-        return cls.from_arrow(
-            table.take(pc.sort_indices(order, by)).rename_columns([*keys, "alias"])
-        )
+        table = table.rename_columns([*keys, "alias"])
+        english = pc.match_substring_regex(table["language"], "^en(-|$)")
+        tag = pc.binary_join_element_wise(pc.if_else(english, "!", ""), table["language"], "")
+        table = table.append_column("tag", tag)
+        table = _sorted(table, "entity", "tag", "alias", "text")
+        # Of several main names in one language the first stays one.
+        entities, tags = np.asarray(table["entity"]), table["tag"]
+        same = np.asarray(pc.equal(tags[1:], tags[:-1])) & (entities[1:] == entities[:-1])
+        alias = np.asarray(table["alias"]) | np.concatenate([[False], same])
+        table = table.set_column(table.column_names.index("alias"), "alias", pa.array(alias))
+        return cls.from_arrow(_sorted(table, "entity", "alias", "tag", "text"))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Names:
@@ -153,6 +155,10 @@ class Names:
     def update_hash(self, digest: _Hash) -> None:
         """Feed the names to a hash."""
         update_hash(digest, self.to_arrow())
+
+
+def _sorted(table: pa.Table, *by: str) -> pa.Table:
+    return table.take(pc.sort_indices(table, [(name, "ascending") for name in by]))
 
 
 def names_from_ids(entities: Vocabulary) -> Names:

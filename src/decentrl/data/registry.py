@@ -14,7 +14,7 @@ from typing import TypeVar
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
-from decentrl.data.layouts import Task, find_file, read_folder
+from decentrl.data.layouts import TRANSLATED, Task, find_file, read_folder
 from decentrl.data.memory import Source
 from decentrl.data.open_world import split_alignment, split_graph
 from decentrl.data.vocabulary import nearest
@@ -42,13 +42,17 @@ class DatasetInfo:
     def path(self) -> Path:
         return _WORLD if self.packaged else data_root() / self.folder
 
-    def missing(self, open_world: bool = False) -> list[str]:
-        """The names of the files that are not here: a half fetched dataset must not be read."""
+    def missing(self, open_world: bool = False, translated: bool = False) -> list[str]:
+        """The names of the files that are not here: a half fetched dataset must not be read.
+
+        Without its translated names it is whole, unless these are asked for.
+        """
         if self.packaged:
             return []
         files = [x for x in checksums() if x.startswith(self.folder + "/")]
         names = [x[len(self.folder) + 1 :].removesuffix(".tsv.gz") for x in files]
         wanted = [x for x in names if open_world or not x.startswith("open/")]
+        wanted = [x for x in wanted if translated or x != TRANSLATED]
         folder = self.path()
         return [x for x in wanted if not find_file(folder, x, x.replace("pairs", "ent_ids"))]
 
@@ -119,15 +123,18 @@ def find_dataset(name: str) -> DatasetInfo:
     return known
 
 
-def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
+def load_dataset(name_or_folder: str, open_world: bool = False, translated: bool = False) -> Task:
     """Read a dataset by name, or any folder of a known layout.
 
     A name wins over a folder in the current directory; write ``./world`` for the latter.
+
+    Args:
+        translated: with the translated names that DBP15K comes with, in place of others.
     """
     if not is_named(name_or_folder):
         folder = Path(name_or_folder)
         if folder.is_dir():
-            return read_folder(folder, folder.resolve().name, open_world)
+            return read_folder(folder, folder.resolve().name, open_world, translated)
         if folder.is_file():
             raise InputError(
                 "this is a file, not the folder of a dataset",
@@ -140,7 +147,7 @@ def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
             f"{info.name} has no open-world split",
             remedy=f"make one with: decentrl data split {info.name} --share 0.2 --seed 0 -o FOLDER",
         )
-    if missing := info.missing(open_world):
+    if missing := info.missing(open_world, translated):
         some = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
         raise InputError(
             f"files of {info.name} are missing ({some})",
@@ -149,8 +156,8 @@ def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
             f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
         )
     if not info.packaged:
-        return read_folder(info.path(), info.name, open_world)
-    task = read_folder(_WORLD, "world")
+        return read_folder(info.path(), info.name, open_world, translated)
+    task = read_folder(_WORLD, "world", translated=translated)
     assert isinstance(task, AlignmentTask)
     if info.name == "world":
         return split_alignment(task, _WORLD_SHARE, _WORLD_SEED) if open_world else task
@@ -159,9 +166,11 @@ def load_dataset(name_or_folder: str, open_world: bool = False) -> Task:
     return split_graph(graph, _WORLD_SHARE, _WORLD_SEED) if open_world else graph
 
 
-def load_task(kind: type[AnyTask], name: str, open_world: bool = False) -> AnyTask:
+def load_task(
+    kind: type[AnyTask], name: str, open_world: bool = False, translated: bool = False
+) -> AnyTask:
     """The dataset of a name or folder; one for the other job is an error."""
-    task = load_dataset(name, open_world)
+    task = load_dataset(name, open_world, translated)
     if not isinstance(task, kind):
         is_one = isinstance(task, GraphTask)
         problem = "one graph, alignment needs two" if is_one else "two graphs, prediction needs one"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def write_alignment_folder(task: AlignmentTask, folder: str | PathLike[str]) -> 
             _write(target / f"ent_ids_{i}", enumerate(graph.entities, shift[0]))
             _write(target / f"rel_ids_{i}", enumerate(graph.relations, shift[1]))
             _write(target / f"triples_{i}", (_all_triples(graph, arriving) + shift).tolist())
+            _write_described(target, f"_{i}", graph, shift[0])
             if arriving is not None:
                 _write(target / "open" / f"triples_{i}", (graph.triples + shift).tolist())
         links = {"sup_pairs": task.train, "valid_pairs": task.valid, "ref_pairs": task.test}
@@ -50,6 +52,7 @@ def write_graph_folder(task: GraphTask, folder: str | PathLike[str]) -> None:
     with _new_folder(folder) as target:
         _write(target / "entities", enumerate(graph.entities))
         _write(target / "relations", enumerate(graph.relations))
+        _write_described(target, "", graph)
         _write_triples(target / "train", graph, _all_triples(graph, task.auxiliary))
         _write_triples(target / "valid", graph, task.valid)
         _write_triples(target / "test", graph, task.test)
@@ -66,6 +69,22 @@ def _all_triples(graph: KnowledgeGraph, auxiliary: Ids | None) -> Ids:
     if auxiliary is None:
         return graph.triples
     return graph.with_triples(np.concatenate([graph.triples, auxiliary])).triples
+
+
+def _write_described(
+    folder: Path, suffix: str, graph: KnowledgeGraph, shift: int | None = None
+) -> None:
+    """The names and attributes of a graph, if there are any, about ids or, without, labels."""
+
+    def called(ids: Ids) -> list[Any]:
+        return graph.entities.take(ids) if shift is None else (ids + shift).tolist()
+
+    if names := graph.names:
+        columns = called(names.entities), names.texts.to_pylist(), names.languages.to_pylist()
+        _write(folder / f"names{suffix}", zip(*columns, strict=True))
+    if said := graph.attributes:
+        columns = called(said.entities), said.attributes.to_pylist(), said.values.to_pylist()
+        _write(folder / f"attributes{suffix}", zip(*columns, strict=True))
 
 
 def _write_triples(file: Path, graph: KnowledgeGraph, triples: Ids) -> None:

@@ -162,7 +162,8 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
         origin = values.pop("run")
         kind = kind_about(origin.get("task"))
         sources: Any = Grown if "start" in origin else JOBS[kind.name].sources
-        used = {f.name: origin[f.name] for f in fields(sources)}
+        # A run that was begun before there were names says nothing of them.
+        used = {f.name: origin[f.name] for f in fields(sources) if f.name in origin}
         return sources(**used), kind.settings.from_stored(values)
     except (FileNotFoundError, NotADirectoryError):
         raise BundleError(

@@ -10,6 +10,7 @@ from typing import Any
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.registry import is_named, load_task
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
@@ -17,6 +18,9 @@ from decentrl.predictor import Predictor
 from decentrl.storage.bundle import open_bundle
 from decentrl.storage.kinds import AnyTask
 
+TRANSLATED = "translated"
+NAME_WORDS = ("ids", "none", TRANSLATED)
+"""What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
 
@@ -37,13 +41,27 @@ class Sources:
     links: str = ""
     test_links: str = ""
     valid_links: str = ""
+    names: str = ""
+    left_names: str = ""
+    right_names: str = ""
+    left_attributes: str = ""
+    right_attributes: str = ""
     format: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int) -> AlignmentTask:
         """The task; without test links the share ``holdout`` of the links becomes some."""
+        task = self._read(seed)
+        names = "" if self.names == TRANSLATED else self.names
+        left = _described(task.left, self.left_names or names, self.left_attributes)
+        right = _described(task.right, self.right_names or names, self.right_attributes)
+        return replace(task, left=left, right=right)
+
+    def _read(self, seed: int) -> AlignmentTask:
+        """The task with the names that come with it."""
         if self.dataset:
-            return load_task(AlignmentTask, self.dataset, self.open_world)
+            translated = self.names == TRANSLATED
+            return load_task(AlignmentTask, self.dataset, self.open_world, translated)
         others = (name or None for name in (self.test_links, self.valid_links, self.format))
         task = AlignmentTask.read(self.left, self.right, self.links, *others)
         if self.holdout and not len(task.test):
@@ -60,15 +78,24 @@ class GraphSources:
     triples: str = ""
     valid: str = ""
     test: str = ""
+    names: str = ""
     format: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
         """The task; without files of their own, shares of the triples become valid and test."""
         if self.dataset:
-            return load_task(GraphTask, self.dataset, self.open_world)
-        held_out = self.valid or valid, self.test or self.holdout
-        return GraphTask.read(self.triples, *held_out, self.format or None, seed=seed)
+            task = load_task(GraphTask, self.dataset, self.open_world)
+        else:
+            held_out = self.valid or valid, self.test or self.holdout
+            task = GraphTask.read(self.triples, *held_out, self.format or None, seed=seed)
+        return replace(task, graph=_described(task.graph, self.names, ""))
+
+
+def _described(graph: KnowledgeGraph, names: str, attributes: str) -> KnowledgeGraph:
+    """The graph with other names and attributes, if any are given."""
+    graph = graph.with_names(names) if names else graph
+    return graph.with_attributes(attributes) if attributes else graph
 
 
 @dataclass(frozen=True)
@@ -94,6 +121,7 @@ def whole_paths(sources: AnySources) -> AnySources:
     found: dict[str, Any] = {}
     for name, value in asdict(sources).items():
         apart = name == "format" or (name == "dataset" and is_named(value))
+        apart |= name.endswith("names") and value in NAME_WORDS
         if isinstance(value, str) and value and not apart:
             found[name] = whole_path(value)
     return replace(sources, **found)
