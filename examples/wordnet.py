@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 NAMES = "3.0", "3.1"
@@ -68,9 +68,19 @@ def lines(file: Path) -> Iterator[str]:
         yield from (line for line in stream if line[0] != " ")
 
 
-def read_release(folder: Path, parts: Sequence[str]) -> Release:
-    """The synsets of the parts of speech."""
-    return dict(parse(line) for part in parts for line in lines(folder / f"data.{part}"))
+def read_release(folder: Path, parts: Sequence[str]) -> tuple[Release, int]:
+    """The synsets of the parts of speech that have relations among each other; how many do not."""
+    found = dict(parse(line) for part in parts for line in lines(folder / f"data.{part}"))
+    graph = {}
+    for key, synset in found.items():
+        # Pointers from several words of one synset to the same other one are one relation.
+        pointers = [
+            x for x in dict.fromkeys(synset.pointers) if x[0] in RELATIONS and x[1] in found
+        ]
+        graph[key] = replace(synset, pointers=tuple(pointers))
+    targets = {target for synset in graph.values() for _, target in synset.pointers}
+    related = {key: graph[key] for key in graph if graph[key].pointers or key in targets}
+    return related, len(found) - len(related)
 
 
 def read_senses(folder: Path, synsets: Release) -> dict[str, Key]:
@@ -89,18 +99,16 @@ def iri(release: str, key: Key) -> str:
 
 
 def statements(release: str, synsets: Release) -> Iterator[str]:
-    """The lines of an N-Triples file: labels, definitions, and relations inside the parts."""
+    """The lines of an N-Triples file: labels, definitions and relations."""
     for key, synset in synsets.items():
         subject = f"<{iri(release, key)}>"
         for i, word in enumerate(synset.words):
             text = word.translate(ESCAPES)
             yield f'{subject} <{ALTERNATIVE if i else LABEL}> "{text}"@en .\n'
         yield f'{subject} <{GLOSS}> "{synset.gloss.translate(ESCAPES)}"@en .\n'
-        # Pointers from several words of one synset to the same other one are one triple.
-        for symbol, target in dict.fromkeys(synset.pointers):
-            if symbol in RELATIONS and target in synsets:
-                relation = f"<{BASE}schema/{RELATIONS[symbol]}>"
-                yield f"{subject} {relation} <{iri(release, target)}> .\n"
+        for symbol, target in synset.pointers:
+            relation = f"<{BASE}schema/{RELATIONS[symbol]}>"
+            yield f"{subject} {relation} <{iri(release, target)}> .\n"
 
 
 def same_senses(left: dict[str, Key], right: dict[str, Key]) -> tuple[dict[Key, Key], int]:
@@ -132,13 +140,14 @@ def print_equality(
     )
 
 
-def print_sizes(name: str, synsets: Release, text: list[str]) -> None:
-    labels = sum(len(synset.words) for synset in synsets.values())
-    triples = len(text) - labels - len(synsets)
-    ends = {end for line in text if line.endswith("> .\n") for end in line.split()[:3:2]}
+def print_sizes(name: str, synsets: Release, alone: int) -> None:
+    triples, labels = (
+        sum(len(part) for part in column)
+        for column in zip(*((x.pointers, x.words) for x in synsets.values()), strict=True)
+    )
     print(
-        f"{name}: {len(synsets)} synsets, {triples} triples between {len(ends)} of them, "
-        f"{labels} labels, {len(synsets)} definitions"
+        f"{name}: {len(synsets)} synsets, {triples} relations, {labels} labels; "
+        f"left out, without a relation: {alone}"
     )
 
 
@@ -147,11 +156,12 @@ def main(folders: list[Path], target: Path, parts: Sequence[str]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     releases, senses = [], []
     for name, folder in zip(NAMES, folders, strict=True):
-        releases.append(read_release(folder, parts))
-        senses.append(read_senses(folder, releases[-1]))
-        text = list(statements(name, releases[-1]))
-        (target / f"{name}.nt").write_text("".join(text), encoding="utf-8", newline="\n")
-        print_sizes(name, releases[-1], text)
+        synsets, alone = read_release(folder, parts)
+        releases.append(synsets)
+        senses.append(read_senses(folder, synsets))
+        text = "".join(statements(name, synsets))
+        (target / f"{name}.nt").write_text(text, encoding="utf-8", newline="\n")
+        print_sizes(name, synsets, alone)
     links, others = same_senses(*senses)
     rows = (f"{iri(NAMES[0], a)}\t{iri(NAMES[1], b)}\n" for a, b in links.items())
     (target / "links.tsv").write_text("".join(rows), encoding="utf-8", newline="\n")

@@ -23,9 +23,9 @@ OLD = {
 00000100 03 n 01 thing 0 002 ~ 00000200 n 0000 + 00000100 v 0101 | what there is
 00000200 03 n 02 red_ball 0 orb 1 002 @ 00000100 n 0000 #p 00000300 n 0000 | round; "the \\ ball"
 00000300 03 n 01 box 0 001 %p 00000200 n 0000 | a first box
-00000400 03 n 01 box 1 000 | a second box
+00000400 03 n 01 box 1 001 @ 00000100 n 0000 | a second box
 00000500 03 n 01 gone 0 000 | only here
-00000600 03 n 01 part 0 000 | will be divided
+00000600 03 n 01 part 0 001 @ 00000100 n 0000 | will be divided
 """,
     "verb": """\
 00000100 29 v 01 be 0 001 + 00000100 n 0101 01 + 08 00 | to be there
@@ -39,11 +39,11 @@ OLD = {
 NEW = {
     "noun": """\
 00001100 03 n 01 thing 0 002 ~ 00001200 n 0000 + 00001100 v 0101 | what there is
-00001200 03 n 02 orb 1 red_ball 0 001 @ 00001100 n 0000 | round; "the \\ ball"
+00001200 03 n 02 orb 1 red_ball 0 002 @ 00001100 n 0000 #p 00001300 n 0000 | round; "the \\ ball"
 00001300 03 n 01 box 0 000 | a first box, said otherwise
-00001400 03 n 01 box 1 000 | a second box
-00001600 03 n 01 part 0 000 | one half
-00001700 03 n 01 piece 0 000 | the other half
+00001400 03 n 01 box 1 001 @ 00001100 n 0000 | a second box
+00001600 03 n 01 part 0 001 @ 00001100 n 0000 | one half
+00001700 03 n 01 piece 0 001 @ 00001100 n 0000 | the other half
 """,
     "verb": OLD["verb"],
     "adj": OLD["adj"],
@@ -104,12 +104,15 @@ def test_a_release_is_written_as_labels_definitions_and_relations(
     relations = {x for x in found if x[1].startswith("schema/")}
     assert {x for x in relations if x[0] != "3.0/n00000200"} == {
         ("3.0/n00000100", "schema/derivation", "3.0/v00000100"),
+        ("3.0/n00000400", "schema/hypernym", "3.0/n00000100"),
+        ("3.0/n00000600", "schema/hypernym", "3.0/n00000100"),
         ("3.0/v00000100", "schema/derivation", "3.0/n00000100"),
         ("3.0/a00000100", "schema/similar", "3.0/a00000200"),
     }
     labels = {x[2] for x in found if x[0] == "3.0/a00000200" and "abel" in x[1]}
     assert labels == {f"{letter}@en" for letter in "abcdefghij"}
     assert ("3.0/a00000100", "label", "round@en") in found
+    assert not [x for x in found if "gone@en" in x], "it has no relation"
 
 
 def test_links_are_the_unambiguous_ones_and_equal_labels_are_counted(
@@ -121,7 +124,7 @@ def test_links_are_the_unambiguous_ones_and_equal_labels_are_counted(
     assert links == [f"{BASE}3.0/n{n:08}\t{BASE}3.1/n{1000 + n:08}" for n in numbers]
     assert not any("v000" in term for x in read(tmp_path / "out" / "3.0.nt") for term in x)
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "3.0: 6 synsets, 2 triples between 3 of them, 7 labels, 6 definitions"
+    assert said[0] == "3.0: 5 synsets, 4 relations, 6 labels; left out, without a relation: 1"
     assert said[2] == "links: 4; 1 more synsets of 3.0 share senses, ambiguously"
     # First labels: thing is right, each box one half, the ball is called otherwise.
     assert said[4].startswith("  the first label: Hits@1 0.5000, precision 0.6667 on 3 with an")
