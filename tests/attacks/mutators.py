@@ -262,6 +262,33 @@ def many_labels(chance: random.Random, forgery: Forgery) -> str:
     return f"{n} labels of {len(word)}"
 
 
+def described(chance: random.Random, forgery: Forgery) -> str:
+    """Names of entities that are none, or that are no names; or far too many of them."""
+    n = chance.choice((1, 3, 10**6))
+    graphs = [
+        forgery.labels()["vocabulary"][0].as_py().partition(".")[0].replace("entities", "graph")
+    ]
+    columns: dict[str, Any] = {
+        "graph": pa.array(graphs * n), "entity": pa.array(np.zeros(n, np.int64)),
+        "text": pa.array(["A"] * n), "language": pa.array([""] * n),
+        "alias": pa.array(np.zeros(n, bool)),
+    }  # fmt: skip
+    odd: dict[str, list[Any]] = {
+        "graph": ["up", None, 7], "entity": [-1, 10**6, None, 2**63 - 1, "0"],
+        "text": ["a\0b", "a\nb", "", " ", "x" * 10**5, None, 7, b"\xff"],
+        "language": ["?", "EN", None, "a" * 99], "alias": [None, 7],
+    }  # fmt: skip
+    name = chance.choice(sorted(odd))
+    value = chance.choice(odd[name])
+    columns[name] = pa.array([value] * n)
+    if chance.random() < 0.1:
+        del columns[chance.choice(sorted(columns))]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    forgery.files["names.parquet"] = sink.getvalue().to_pybytes()
+    return f"{n} names whose {name} is {str(value)[:9]!r}"
+
+
 def setting(chance: random.Random, forgery: Forgery) -> str:
     text = forgery.files["config.toml"].decode()
     lines = text.splitlines()
@@ -315,6 +342,6 @@ def nonsense(chance: random.Random, forgery: Forgery) -> str:
 
 
 MALICE: list[Malice] = [
-    ids, not_finite, dtype, shape, names, missing, header, labels, many_labels, setting, setting,
-    manifest, origin, listed, nonsense,
+    ids, not_finite, dtype, shape, names, missing, header, labels, many_labels, described, setting,
+    setting, manifest, origin, listed, nonsense,
 ]  # fmt: skip

@@ -436,7 +436,7 @@ def fail_first_save(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_at_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_write_labels", stop)
+    monkeypatch.setattr(module, "write_labels", stop)
 
 
 def fail_at_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:

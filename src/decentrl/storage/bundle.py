@@ -24,12 +24,18 @@ from decentrl.config import Settings, to_toml
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.scratch import scratch_folder
-from decentrl.data.vocabulary import Vocabulary
 from decentrl.errors import BundleError, DivergedError
 from decentrl.storage.files import put_aside, replace_folder, sync_file, sync_folder
 from decentrl.storage.kinds import KINDS, Kind, KindName, kind_for
 from decentrl.storage.mapped import CheckedFile, MappedTensors, fingerprint
-from decentrl.storage.validate import check_arrays, check_labels, check_manifest
+from decentrl.storage.tables import (
+    LABELS,
+    read_described,
+    read_labels,
+    write_described,
+    write_labels,
+)
+from decentrl.storage.validate import check_arrays, check_manifest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +91,8 @@ def write_bundle(
                 if name != "matching":  # where NaN stands for what takes no part
                     _refuse_not_finite(name, plain)
                 save_file(plain, part / f"{name}.safetensors")
-            _write_labels(kind.task_labels(bundle.task), part / "labels.parquet")
+            write_labels(kind.task_labels(bundle.task), part / LABELS)
+            write_described(kind.task_graphs(bundle.task), part)
             (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")
             (part / "README.md").write_text(bundle.card, "utf-8")
             manifest = {
@@ -229,15 +236,17 @@ def read_bundle(run: Path | Manifest, kind: KindName = "aligner") -> Bundle[Any,
     try:
         values = tomllib.loads(str(files["config.toml"].content(), "utf-8"))
         total = sum(file.size for file in files.values())
-        labels = _read_labels(files["labels.parquet"], found.label_names, total)
+        labels = read_labels(files[LABELS], found.label_names, total, total < LARGE)
         arrays = {name: tensor.numpy() for name, tensor in tensors["graphs.safetensors"].items()}
         try:
             check_arrays(found, labels, arrays)
         except ValueError as error:
             raise files["graphs.safetensors"].damaged(error) from error
+        sizes = (len(labels[name]) for name in found.label_names[::2])
+        described = read_described(files, dict(zip(found.graphs, sizes, strict=True)), total)
         return Bundle(
             found.settings.from_stored(values),
-            found.make_task(manifest["name"], labels, arrays),
+            found.make_task(manifest["name"], labels, arrays, described),
             tensors["weights.safetensors"],
             tensors["vectors.safetensors"],
             str(files["README.md"].content(), "utf-8"),
@@ -263,7 +272,7 @@ def bundle_folder(run: str | PathLike[str]) -> Path:
     folder = Path(run)
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such run; give the folder that a run has written")
-    itself = any((folder / name).exists() for name in (MANIFEST, "labels.parquet"))
+    itself = any((folder / name).exists() for name in (MANIFEST, LABELS))
     return folder if itself else folder / "bundle"
 
 
@@ -286,43 +295,3 @@ def _sealed(manifest: Mapping[str, Any]) -> str:
 def seal_of(values: Mapping[str, Any]) -> str:
     """SHA-256 over values as JSON has them."""
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()
-
-
-def _write_labels(vocabularies: Mapping[str, Vocabulary], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = [pa.repeat(name, len(words)) for name, words in vocabularies.items()]
-    labels = [words.to_arrow() for words in vocabularies.values()]
-    columns = {"vocabulary": names, "label": labels}
-    table = {name: pa.chunked_array(parts, pa.string()) for name, parts in columns.items()}
-    pq.write_table(pa.table(table), path)
-
-
-def _read_labels(file: CheckedFile, names: tuple[str, ...], total: int) -> dict[str, Vocabulary]:
-    """The vocabularies in a file of a bundle of so many bytes: each entity has some in others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    try:
-        parquet = pq.ParquetFile(pa.BufferReader(file.content()))
-        if parquet.metadata.num_rows > total:
-            raise ValueError("more labels than there is anything about")
-        parts, size = [], 0
-        for part in parquet.iter_batches(2**16):  # few bytes may stand for many
-            parts.append(part)
-            size += part.nbytes
-            if size > 64 * total:
-                raise ValueError("far more labels than there is anything about")
-        table = pa.Table.from_batches(parts, parquet.schema_arrow)
-        check_labels(table, names)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise file.damaged(error) from error
-    rows = {name: table.filter(pc.equal(table["vocabulary"], name)) for name in names}
-    if total < LARGE:  # of a large bundle they are compared when a label is first looked up
-        for name, labels in rows.items():
-            if len(labels["label"].unique()) != len(labels):
-                raise file.damaged(f"a label of {name} occurs twice")
-    found = {name: x["label"].combine_chunks() for name, x in rows.items()}
-    return {name: Vocabulary.from_arrow(x, str(file.path)) for name, x in found.items()}

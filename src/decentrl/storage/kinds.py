@@ -51,9 +51,13 @@ class Kind:
         parts = [f"{graph}." for graph in self.graphs] if self.two_graphs else [""]
         return tuple(f"{part}{name}" for part in parts for name in ("entities", "relations"))
 
+    def task_graphs(self, task: AnyTask) -> dict[str, KnowledgeGraph]:
+        """The graphs of a task, by name."""
+        return {name: getattr(task, name) for name in self.graphs}
+
     def task_labels(self, task: AnyTask) -> dict[str, Vocabulary]:
         """The vocabularies of a task, by name."""
-        graphs = [getattr(task, graph) for graph in self.graphs]
+        graphs = self.task_graphs(task).values()
         words = [words for graph in graphs for words in (graph.entities, graph.relations)]
         return dict(zip(self.label_names, words, strict=True))
 
@@ -69,11 +73,21 @@ class Kind:
                 found[name] = value
         return found
 
-    def make_task(self, name: str, labels: Mapping[str, Vocabulary], arrays: Arrays) -> AnyTask:
-        """The task of these labels and arrays; the inverse of the two functions above."""
+    def make_task(
+        self,
+        name: str,
+        labels: Mapping[str, Vocabulary],
+        arrays: Arrays,
+        described: Mapping[str, Mapping[str, Any]],
+    ) -> AnyTask:
+        """The task of these labels and arrays; the inverse of the two functions above.
+
+        Args:
+            described: names and attributes of each graph.
+        """
         words = [labels[name] for name in self.label_names]
         graphs: list[Any] = [
-            KnowledgeGraph(entities, relations, arrays[graph])
+            KnowledgeGraph(entities, relations, arrays[graph], **described[graph])
             for graph, entities, relations in zip(self.graphs, words[::2], words[1::2], strict=True)
         ]
         pairs = [[f"{field}.{graph}" for graph in self.graphs] for field in self.later]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from decentrl.data.attributes import KINDS
+from decentrl.data.names import clean, clean_tags
 from decentrl.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 FILES = {
     "README.md", "config.toml", "labels.parquet", "graphs.safetensors", "weights.safetensors",
     "vectors.safetensors", "matching.safetensors", "memory.safetensors",
+    "names.parquet", "attributes.parquet",
 }  # fmt: skip
 _TYPES = {"bytes": int, "sha256": str, "block_bytes": int, "block_crc32": str, "header": dict}
 
@@ -63,6 +66,32 @@ def check_labels(table: pa.Table, names: tuple[str, ...]) -> None:
         raise ValueError("a label is missing")
     if unknown := set(table["vocabulary"].unique().to_pylist()) - set(names):
         raise ValueError(f"there is no vocabulary {sorted(unknown)[0]!r}")
+
+
+def check_described(table: pa.Table, schema: pa.Schema, entities: Mapping[str, int]) -> None:
+    """A :class:`ValueError` unless a table has names or attributes of entities that there are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if table.schema != schema.insert(0, pa.field("graph", pa.string())):
+        raise ValueError("its columns are not those of names or attributes")
+    table.validate(full=True)
+    if any(column.null_count for column in table.columns):
+        raise ValueError("a value is missing")
+    if unknown := set(table["graph"].unique().to_pylist()) - set(entities):
+        raise ValueError(f"there is no graph {sorted(unknown)[0]!r}")
+    for graph, size in entities.items():
+        ids = np.asarray(table["entity"].filter(pc.equal(table["graph"], graph)))
+        check_ids("entity", ids[:, None], (size,))
+        if (np.diff(ids) < 0).any():
+            raise ValueError("the ids of entities must ascend")
+    for name in {"text", "value"} & set(schema.names):
+        if not pc.all(pc.equal(clean(table[name]), table[name])).as_py():
+            raise ValueError(f"a {name} has control characters, or is too long")
+    if "language" in schema.names and not clean_tags(table["language"]).equals(table["language"]):
+        raise ValueError("a language is no tag")
+    if "kind" in schema.names and set(table["kind"].unique().to_pylist()) - set(KINDS):
+        raise ValueError("an attribute is of no kind that there is")
 
 
 def check_arrays(kind: Kind, labels: Mapping[str, Vocabulary], arrays: Arrays) -> None:
