@@ -55,12 +55,14 @@ def test_a_run_leaves_these_files_and_no_other(world_run: Path) -> None:
         "report.html",
         "checkpoint/checkpoint.safetensors",
         "bundle/README.md",
+        "bundle/attributes.parquet",
         "bundle/bundle.json",
         "bundle/config.toml",
         "bundle/graphs.safetensors",
         "bundle/labels.parquet",
         "bundle/matching.safetensors",
         "bundle/memory.safetensors",
+        "bundle/names.parquet",
         "bundle/vectors.safetensors",
         "bundle/weights.safetensors",
     }
@@ -474,7 +476,8 @@ def one(people_file: Path) -> GraphSources:
 def test_a_run_of_prediction_leaves_these_files_and_no_other(
     people_run: Path, world_run: Path
 ) -> None:
-    shared = names(world_run) - {"matches.parquet"}
+    named = {"bundle/names.parquet", "bundle/attributes.parquet"}  # this graph has neither
+    shared = names(world_run) - named - {"matches.parquet"}
     assert names(people_run) == shared | {"predictions.parquet"}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -129,6 +131,95 @@ def test_some_facts_and_links() -> None:
         ("gallois", "Welsh"),
         ("heure : Calcutta", "Asia/Kolkata"),
     } <= set(links)
+
+
+@pytest.mark.parametrize("side", [1, 2])
+@pytest.mark.parametrize("what", ["names", "attributes"])
+def test_facts_are_sorted_distinct_and_about_entities(what: str, side: int) -> None:
+    facts = rows(f"{what}_{side}")
+    assert all(len(fact) == 3 and all(map(str.strip, fact)) for fact in facts)
+    lines = ["\t".join(fact) for fact in facts]
+    # Names: all main ones, then the further ones.
+    cut = next((i for i in range(1, len(lines)) if lines[i] < lines[i - 1]), len(lines))
+    assert lines[:cut] == sorted(set(lines[:cut]))
+    assert lines[cut:] == sorted(set(lines[cut:]))
+    assert len(set(lines)) == len(lines)
+    assert (cut == len(lines)) == (what == "attributes")
+    assert {fact[0] for fact in facts} <= entities(side)
+
+
+@pytest.mark.parametrize(("side", "language"), [(1, "fr"), (2, "en")])
+def test_names_are_in_the_language_of_the_side(side: int, language: str) -> None:
+    names = rows(f"names_{side}")
+    assert {name[2] for name in names} == {language}
+    main = {entity: name for entity, name, _ in reversed(names)}
+    # A label is the name, but for what tells apart those that share one.
+    assert all(entity.startswith(name) for entity, name in main.items())
+    assert sum(entity == name for entity, name in main.items()) > 0.97 * len(main)
+    further = [(entity, name) for entity, name, _ in names if name != main[entity]]
+    assert len(further) == len(names) - len(main)
+    assert all(entity.replace("_", " ").endswith(name) for entity, name in further)
+
+
+def test_what_the_links_are_made_of_is_not_on_both_sides() -> None:
+    named = {entity for entity, *_ in rows("names_1")}
+    assert "heure : Calcutta" in named
+    assert "heure : Paris" in entities(1) - named, "CLDR has no French city for this code"
+    assert {x for x in entities(1) if x.startswith("langue ")} <= entities(1) - named
+    assert {x for x in entities(2) if x.startswith("language ")}.isdisjoint(
+        {entity for entity, *_ in rows("names_2")}
+    )
+    attributes = {attribute for _, attribute, _ in rows("attributes_1") + rows("attributes_2")}
+    assert attributes == {
+        "première utilisation",
+        "dernière utilisation",
+        "population",
+        "area in km²",
+    }
+
+
+def test_values_of_attributes_are_dates_and_numbers() -> None:
+    for _, attribute, value in rows("attributes_1"):
+        assert attribute.endswith(" utilisation")
+        assert datetime.date.fromisoformat(value).year >= 1600
+    assert all(int(value) > 0 for *_, value in rows("attributes_2"))
+
+
+def test_some_names_and_attributes() -> None:
+    assert ("Allemagne", "Allemagne", "fr") in rows("names_1")
+    assert ("heure : Calcutta", "Calcutta", "fr") in rows("names_1")
+    assert ("Luxembourg (city)", "Luxembourg", "en") in rows("names_2")
+    assert ("Asia/Kolkata", "Kolkata", "en") in rows("names_2")
+    assert ("franc français", "première utilisation", "1959-01-01") in rows("attributes_1")
+    assert ("Germany", "area in km²", "357021") in rows("attributes_2")
+
+
+def test_equal_names_are_found_whatever_their_case_and_accents() -> None:
+    left = {(("country", "PE"), "PÉROU", "fr"), (("country", "PE"), "Perú", "es")}
+    right = {(("country", "PE"), "Peru", "en"), (("city", "Peru, 1"), "peru", "en")}
+    assert script.equal_names(left, right) == {
+        (("country", "PE"), ("country", "PE")),
+        (("country", "PE"), ("city", "Peru, 1")),
+    }
+
+
+@needs_sources
+def test_the_equal_names_that_are_counted_are_those_of_the_files(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert script.main(["--counts"]) == 0
+    said = capsys.readouterr().out
+    tables = [
+        {(entity, script.fold(text)) for entity, text, _ in rows(f"names_{i}")} for i in (1, 2)
+    ]
+    texts = [
+        {text for entity, text in tables[0] if entity == left} for left, _ in rows("ref_pairs")
+    ]
+    equal = sum(
+        any((right, text) in tables[1] for text in found)
+        for found, (_, right) in zip(texts, rows("ref_pairs"), strict=True)
+    )
+    assert re.search(rf"test links +654 all: .*, with aliases {equal}$", said, re.MULTILINE)
 
 
 def test_files_are_small_and_carry_no_name_or_time() -> None:
