@@ -134,7 +134,7 @@ def mean_of_finite(best: Tensor) -> Tensor:
 
 def _highest(block: Tensor, k: int, dim: int) -> Tensor:
     """The k highest values along a dimension, highest first."""
-    if k > 4:
+    if not 0 < k <= 4:
         return block.topk(k, dim=dim).values
     # For few, as many maxima are faster than sorting.
     found = []
@@ -235,7 +235,7 @@ def dot_products(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     """
     n, m = out.shape
     large = n * m >= 1 << 22 and left.dtype == torch.float32 and not left.requires_grad
-    if left.is_cuda or not large or not torch.backends.mkldnn.is_available():
+    if left.is_cuda or not large or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return torch.mm(left, right.t(), out=out)
     for first in range(0, m, _BLOCK[1]):
         columns = slice(first, first + _BLOCK[1])
