@@ -150,7 +150,13 @@ class Names:
         parts = [x for x in (self, *others) if len(x)]
         if len(parts) < 2:
             return parts[0] if parts else self
-        return Names._arranged(pa.concat_tables([x.to_arrow() for x in parts]))
+        # Only entities that have names in another part are arranged again.
+        first, later = parts[0], pa.concat_tables([x.to_arrow() for x in parts[1:]])
+        again = pa.array(np.isin(first.entities, np.asarray(later["entity"])))
+        table = first.to_arrow()
+        made = Names._arranged(pa.concat_tables([table.filter(again), later])).to_arrow()
+        whole = pa.concat_tables([table.filter(pc.invert(again)), made])
+        return Names.from_arrow(whole.take(np.argsort(whole["entity"], kind="stable")))
 
     def update_hash(self, digest: _Hash) -> None:
         """Feed the names to a hash."""

@@ -171,12 +171,12 @@ class GrowingModel(ABC, Generic[L]):
         strict: bool = False,
         refresh: bool = False,
         source: str = "",
+        names: Source | None = None,
     ) -> Addition:
         """Take in new triples of one graph, with new entities, without any training.
 
         New entities have vectors, and can be asked about and be answers, at once; those of trained
-        entities stay as they are. Triples with a relation that training has not seen are left out
-        and counted.
+        ones stay. Triples whose relation training has not seen are left out and counted.
 
         Args:
             triples: (head, relation, tail) in labels, or a file of them.
@@ -184,6 +184,7 @@ class GrowingModel(ABC, Generic[L]):
             strict: an unknown relation is an error.
             refresh: encode everything anew; see :meth:`refresh`.
             source: where they come from, for the log.
+            names: of entities in the triples, as for :meth:`KnowledgeGraph.with_names`.
         """
         if side is None and len(self.growing.sides) > 1:
             raise ConfigError("give the graph that the triples belong to: side=left or side=right")
@@ -191,11 +192,11 @@ class GrowingModel(ABC, Generic[L]):
         if not source:
             source = Path(triples).name if isinstance(triples, str | PathLike) else "triples"
         self._prepare_change()
-        addition = self.growing.add(side, triples, source, strict)
+        addition = self.growing.add(side, triples, source, strict, names)
         if left_out := addition.facts["ignored"]:
-            names = ", ".join(addition.facts["ignored_relations"])
+            unseen = ", ".join(addition.facts["ignored_relations"])
             warn_left_out(
-                f"{left_out:,} triples were left out: training has not seen the relations {names}"
+                f"{left_out:,} triples were left out: training has not seen the relations {unseen}"
             )
         if refresh:
             self.refresh()
