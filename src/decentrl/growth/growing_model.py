@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from decentrl.config import Settings, must_grow
 from decentrl.data.memory import Source
+from decentrl.data.naming import entity_ids
 from decentrl.data.results import ResultTable
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError, warn_left_out
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import STORE, Learned
-from decentrl.growth.neighbours import Indexes
+from decentrl.growth.neighbours import Indexes, neighbours_table
 from decentrl.nn.running import pick_device
 from decentrl.storage.addition import Addition
 from decentrl.storage.bundle import bundle_folder, bundle_id, open_bundle, write_bundle
@@ -245,10 +245,12 @@ class GrowingModel(ABC, Generic[L]):
     def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d]."""
         graph = self.growing.sides[self._side(side)]
-        rows: npt.NDArray[np.float32] = graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
-        return rows
+        ids = entity_ids(graph, labels)
+        return np.asarray(graph.take_vectors(ids).cpu(), np.float32)
 
-    def explain(self, entity: str, *, side: str | None = None, moved: int = 5) -> list[Reason]:
+    def explain(
+        self, entity: str, *, side: str | None = None, moved: int = 5, language: str = ""
+    ) -> list[Reason]:
         """Which neighbours and relations an entity's vector is made of, the weightiest first.
 
         Args:
@@ -257,7 +259,8 @@ class GrowingModel(ABC, Generic[L]):
         """
         side = self._side(side)
         must_grow(self.config)
-        return explain(self.growing, side, self.growing.sides[side].entities.id(entity), moved)
+        (id,) = entity_ids(self.growing.sides[side], [entity])
+        return explain(self.growing, side, int(id), moved, language)
 
     def drift(self, test: Source | None = None) -> Drift:
         """How far the graphs have grown away from what was trained.
@@ -282,25 +285,22 @@ class GrowingModel(ABC, Generic[L]):
         among: str | None = None,
         top: int = 10,
         ann: bool = False,
+        language: str = "",
     ) -> ResultTable:
         """The entities nearest to one by cosine, of its own graph or of the other one.
 
         Args:
             among: where to look; default: ``side``, and then the entity itself is left out.
             ann: look in an approximate index (FAISS), built at the first such question.
+            language: of the names that are shown.
         Returns:
-            table with the columns entity, rank (1 is nearest) and cosine.
+            table with the columns entity, rank (1 is nearest), cosine and perhaps entity_name.
         """
         side = self._side(side)
         among, graphs = self._side(among or side), self.growing.sides
-        id = graphs[side].entities.id(entity)
-        ids, cosines = self.indexes.nearest(id, side, among, top, ann)
-        columns = {
-            "entity": pa.array(graphs[among].entities.take(ids), pa.string()),
-            "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
-            "cosine": cosines.numpy(),
-        }
-        return ResultTable(pa.table(columns))
+        (id,) = entity_ids(graphs[side], [entity])
+        found = self.indexes.nearest(int(id), side, among, top, ann)
+        return ResultTable(neighbours_table(graphs[among], *found, language))
 
     # Keeping it
 
