@@ -271,7 +271,9 @@ def explain(
         named = bool(model.growing.sides[side or next(iter(model.growing.sides))].names)
     rows = [asdict(reason) for reason in reasons[:top]]
     if as_json:
-        print_json(rows if named else [{k: row[k] for k in row if k[-5:] != NAME} for row in rows])
+        for row in () if named else rows:
+            del row[f"neighbour{NAME}"]
+        print_json(rows)
         return
     console = wide_console()
     if not reasons:

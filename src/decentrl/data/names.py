@@ -145,6 +145,10 @@ class Names:
         kept = np.isin(self.entities, np.fromiter(ids, np.int64))
         return Names.from_arrow(self.to_arrow().filter(pa.array(kept)))
 
+    def moved(self, places: Ids) -> Names:
+        """The same names where entity i has the id places[i]; those of -1 are left out."""
+        return Names._arranged(moved(self.to_arrow(), places))
+
     def concat(self, *others: Names) -> Names:
         """All these names together; in which order they are given does not matter."""
         parts = [x for x in (self, *others) if len(x)]
@@ -202,6 +206,13 @@ def clean_tags(languages: pa.Array) -> pa.Array:
     tags = pc.replace_substring(pc.utf8_lower(pc.utf8_trim_whitespace(languages)), "_", "-")
     good = pc.and_(pc.match_substring_regex(tags, _TAG), pc.less_equal(pc.utf8_length(tags), 35))
     return pc.if_else(good, tags, "")
+
+
+def moved(table: pa.Table, places: Ids) -> pa.Table:
+    """The rows of a table whose entities have a place, with this in the column ``entity``."""
+    ids = places[np.asarray(table["entity"])]
+    table = table.set_column(table.column_names.index("entity"), "entity", pa.array(ids))
+    return table.filter(pa.array(ids >= 0))
 
 
 def update_hash(digest: _Hash, table: pa.Table) -> None:
