@@ -17,6 +17,7 @@ from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
+from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.registry import as_alignment_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
@@ -159,6 +160,7 @@ class Aligner(GrowingModel[AlignmentState]):
         assign: Assign = "nearest",
         min_confidence: float | Literal["fitted"] | None = None,
         ann: bool = False,
+        language: str = "",
     ) -> ResultTable:
         """The best counterparts of some entities, or of all that no known link names.
 
@@ -169,7 +171,7 @@ class Aligner(GrowingModel[AlignmentState]):
         questions about some entities take one pass over the candidates.
 
         Args:
-            entities: labels of ``side``.
+            entities: identifiers or names of entities of ``side``.
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
             assign: ``nearest`` gives each entity its best; ``mutual`` only pairs that are each
@@ -179,10 +181,12 @@ class Aligner(GrowingModel[AlignmentState]):
                 value that was best on the validation links.
             ann: search in an approximate index (FAISS) of each graph, built at the first such
                 question. It may miss candidates, so scores of new or linked entities may differ.
+            language: of the names that are shown, where there are some in it.
         Returns:
             table with the columns left, right, rank (1 is best), score and confidence: how likely
             the match is right, null where it was not learned (that takes validation links, the
-            configured matcher and rank 1). An entity without a match has a null counterpart.
+            configured matcher and rank 1), and left_name and right_name, of graphs with names. An
+            entity without a match has a null counterpart.
         """
         check_question(top, assign)
         self._side(side)
@@ -191,7 +195,7 @@ class Aligner(GrowingModel[AlignmentState]):
         if entities is None:
             listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
         else:
-            listed = own.entities.ids(entities)
+            listed = entity_ids(own, entities)
         there = own.has_vector().numpy()[listed]
         confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
         asked = None if entities is None else listed[there]
@@ -205,7 +209,8 @@ class Aligner(GrowingModel[AlignmentState]):
         names = np.array([*other.entities.take(theirs), None], object)
         counterparts = names[answers.columns.numpy()]
         labels = np.array(own.entities.take(listed), object)
-        return ResultTable(matches_table(labels, counterparts, answers, swapped=side == "right"))
+        table = matches_table(labels, counterparts, answers, swapped=side == "right")
+        return ResultTable(add_names(table, self.growing.sides, language))
 
     def _matcher(self, name: str | None) -> str:
         name = name or self.config.matching.matcher
@@ -274,7 +279,8 @@ class Aligner(GrowingModel[AlignmentState]):
     def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.
 
-        Each row has left, right, truth, score, correct and degree (triples the entity is in).
+        Each row has left, right, truth, score, correct and degree (triples the entity is in), and
+        names of graphs that have some.
         """
         matcher, task, config = self._matcher(matcher), self.task, self.config.matching
 
@@ -298,4 +304,5 @@ class Aligner(GrowingModel[AlignmentState]):
             "correct": (found == task.test[:, 1]).tolist(),
             "degree": degrees[task.test[:, 0]].tolist(),
         }
-        return ResultTable(pa.table(columns))
+        graphs = {"left": task.left, "right": task.right, "truth": task.right}
+        return ResultTable(add_names(pa.table(columns), graphs))

@@ -15,7 +15,8 @@ import torch
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
-from decentrl.data.questions import Question
+from decentrl.data.naming import add_names
+from decentrl.data.questions import Question, identified
 from decentrl.data.registry import as_graph_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.data.vocabulary import Ids
@@ -166,22 +167,31 @@ class Predictor(GrowingModel[PredictionState]):
         *,
         top: int = 10,
         known: bool = False,
+        language: str = "",
     ) -> ResultTable:
         """What completes a triple of which one part is missing.
 
         Args:
-            head, relation, tail: labels; exactly one is left out and asked for.
+            head, relation, tail: labels, or names of entities; exactly one is left out and asked
+                for.
             top: how many answers.
             known: answers that the graph or its held-out triples hold may be among them.
+            language: of the names that are shown.
         Returns:
             table with the columns head, relation, tail, rank, score, probability (null where it was
             not learned: it takes validation triples, and is there neither for relations nor for
-            what is known) and known.
+            what is known) and known, and, of a graph with names, head_name and tail_name.
         """
-        return self.predict_all([(head, relation, tail)], top=top, known=known)
+        asked = [(head, relation, tail)]
+        return self.predict_all(asked, top=top, known=known, language=language)
 
     def predict_all(
-        self, queries: Sequence[Question], *, top: int = 10, known: bool = False
+        self,
+        queries: Sequence[Question],
+        *,
+        top: int = 10,
+        known: bool = False,
+        language: str = "",
     ) -> ResultTable:
         """:meth:`predict` for many questions at once: (head, relation, tail), one None in each."""
         if top < 1:
@@ -189,7 +199,8 @@ class Predictor(GrowingModel[PredictionState]):
         for query in queries:
             if sum(part is None for part in query) != 1:
                 raise ConfigError("leave out exactly one of head, relation and tail to ask for it")
-        found: dict[int, list[Answer]] = {}
+        graph, found = self.task.graph, dict[int, list[Answer]]()
+        queries = [identified(graph, query) for query in queries]
         for relations in (False, True):
             chosen = [i for i, (_, r, _) in enumerate(queries) if (r is None) == relations]
             if chosen:
@@ -201,7 +212,8 @@ class Predictor(GrowingModel[PredictionState]):
             for place, answer in enumerate(found[i], 1)
         ]
         said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
-        return ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said]))
+        table = ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said])).to_arrow()
+        return ResultTable(add_names(table, {"head": graph, "tail": graph}, language))
 
     def _answers(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         """Answers to questions that all ask for relations, or all for entities."""
@@ -274,7 +286,8 @@ class Predictor(GrowingModel[PredictionState]):
 
         Returns:
             table with the columns head, relation, tail (with the answer in its place), asked
-            (``head`` or ``tail``), score, probability, correct and truth, a list of labels.
+            (``head`` or ``tail``), score, probability, correct and truth, a list of labels; of a
+            graph with names also head_name, tail_name and truth_name, a list.
         """
         splits, graph = self._splits, self.task.graph
         asked, known = splits.queries(splits.test), splits.queries(splits.now, splits.valid)
@@ -294,11 +307,14 @@ class Predictor(GrowingModel[PredictionState]):
                     "asked": "head" if backwards else "tail",
                     "correct": best is not None and best.id in right,
                     "truth": graph.entities.take(right),
+                    "truth_name": graph.names.shown(right),
                 }
             )
         truth = [("correct", pa.bool_()), ("truth", pa.list_(pa.string()))]
+        truth += [("truth_name", pa.list_(pa.string()))] * bool(graph.names)
         schema = pa.schema([*TRIPLE, ("asked", pa.string()), *SCORES, *truth])
-        return ResultTable.from_rows(rows, schema)
+        table = ResultTable.from_rows(rows, schema).to_arrow()
+        return ResultTable(add_names(table, {"head": graph, "tail": graph}))
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from decentrl.data.literals import Literals
+from decentrl.data.names import Names
 from decentrl.storage.addition import Growth
 from decentrl.storage.additions import Store
 
@@ -44,6 +46,7 @@ def growth(number: int) -> Growth:
         first,
         ids,
         rng.standard_normal((len(ids), WIDTH), np.float32),
+        Literals(Names.of_rows(ids, [f"name {i} of {number}" for i in ids])),
     )
 
 
@@ -52,6 +55,7 @@ def same(found: Growth, expected: Growth) -> bool:
         (found.side, found.labels, found.first) == (expected.side, expected.labels, expected.first)
         and np.array_equal(found.triples, expected.triples)
         and np.array_equal(found.ids, expected.ids)
+        and found.literals.names.to_arrow().equals(expected.literals.names.to_arrow())
         and found.rows.tobytes() == expected.rows.tobytes()
     )
 

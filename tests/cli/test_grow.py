@@ -142,12 +142,16 @@ def test_what_was_left_out_is_told(decentrl: Command, case: Case) -> None:
     assert "and others (2)" in done.out
 
 
-def test_literals_are_set_aside(decentrl: Command, aligned: Case) -> None:
+def test_literals_are_names_and_attributes(decentrl: Command, aligned: Case) -> None:
     pytest.importorskip("pyoxigraph")
     file = aligned.folder / "new.nt"
-    file.write_text(f'<{LEFT}3> <{R0}> <{LEFT}new> .\n<{LEFT}new> <{R0}> "a word" .\n', "utf-8")
+    label = "http://www.w3.org/2000/01/rdf-schema#label"
+    lines = [f"<{LEFT}3> <{R0}> <{LEFT}new> .", f'<{LEFT}new> <{R0}> "a word" .']
+    lines += [f'<{LEFT}{x}> <{label}> "The {x}"@en .' for x in ("new", "3", "elsewhere")]
+    file.write_text("\n".join(lines) + "\n", "utf-8")
     done = decentrl("add", aligned.run, file, "--side", "left")
-    assert "  triples with a literal, set aside: 1\n" in done.out
+    assert "  names: 2, attribute values: 1\n" in done.out
+    assert "  literals of what is in no triple, left out: 1\n" in done.out
 
 
 def test_who_has_no_vector_is_named(decentrl: Command, people_file: Path, tmp_path: Path) -> None:

@@ -45,3 +45,12 @@ def test_something_must_be_left_for_training() -> None:
     graph = KnowledgeGraph.from_labels(["a"], ["r"], ["b"])
     with pytest.raises(InputError, match=r"cannot hold out 0\.5 and 0\.5"):
         GraphTask.from_graph("g", graph, 0.5, 0.5)
+
+
+def test_a_graph_keeps_its_names_beside_other_files() -> None:
+    graph = KnowledgeGraph.read([("b", "r", "c"), ("c", "r", "b")])
+    graph = graph.with_names([("b", "Bee"), ("c", "Sea")]).with_attributes([("c", "age", "7")])
+    task = GraphTask.read(graph, test=[("a", "r", "b"), ("d", "r", "c")])
+    assert task.graph.names.shown(range(4)) == ["", "Bee", "Sea", ""]
+    assert task.graph.attributes.of(2) == [("age", "7", "number")]
+    assert GraphTask.read(graph, 0.0, 0.0).graph.names is graph.names

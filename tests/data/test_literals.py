@@ -193,3 +193,28 @@ def test_odd_names_of_a_file_are_cleaned(tmp_path: Path, graph: KnowledgeGraph) 
     assert names.of(0) == [("A B", "")]
     assert [(len(text), tag) for text, tag in names.of(1)] == [(1000, "en-us")]
     assert names.of(2) == []
+
+
+def test_odd_literals_of_rdf_are_cleaned(tmp_path: Path) -> None:
+    label = "http://www.w3.org/2000/01/rdf-schema#label"
+    odd = ['"\\u0000A\\nB\\t "@en', '""', '"<script>alert(1)</script>"@he', '"\u200fא"@x-private']
+    odd += [f'"{"y" * 1_000_000}"', *['"same"@en'] * 10_000]
+    pytest.importorskip("pyoxigraph")
+    file = tmp_path / "odd.nt"
+    lines = [f"<http://e/a> <{label}> {text} ." for text in odd]
+    file.write_text("<http://e/a> <http://e/r> <http://e/b> .\n" + "\n".join(lines) + "\n", "utf-8")
+    names = KnowledgeGraph.read(file).names
+    assert [(text if len(text) < 99 else len(text), tag) for text, tag in names.of(0)] == [
+        (1000, ""),
+        ("A B", "en"),
+        ("<script>alert(1)</script>", "he"),
+        ("\u200fא", "x-private"),
+        ("same", "en"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["\ud800", None, 7])
+def test_what_is_no_text_is_one_line(graph: KnowledgeGraph, text: Any) -> None:
+    with pytest.raises(InputError, match=r"row 1 of the names .*: the name .* is no text") as error:
+        graph.with_names([("a", "A"), ("b", text)])
+    assert "\n" not in str(error.value)

@@ -16,13 +16,17 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph, as_graph
 from decentrl.data.memory import read_memory
-from decentrl.data.readers import read_columns
+from decentrl.data.readers import as_table
 from decentrl.data.table import LINK
 from decentrl.errors import InputError
 
 NAMES = ["head", "relation", "tail"]
 TRIPLES = [("Wien", "in", "Österreich"), ("北京", "in", "中国"), ("Bern", "near", "Wien")]
 EXPECTED = KnowledgeGraph.from_labels(*zip(*TRIPLES, strict=True)).content_hash()
+
+
+def columns(source: Any) -> list[list[str]]:
+    return [column.to_pylist() for column in as_table(source).columns]
 
 
 class Capsule:
@@ -77,7 +81,7 @@ def test_a_graph_in_memory_is_that_of_its_rows(make: Callable[..., Any]) -> None
 def test_a_graph_is_a_source_itself() -> None:
     graph = KnowledgeGraph.read(TRIPLES)
     assert as_graph(graph) is graph
-    assert sorted(zip(*read_columns(graph), strict=True)) == sorted(TRIPLES)
+    assert sorted(zip(*columns(graph), strict=True)) == sorted(TRIPLES)
     assert sorted(map(tuple, graph.to_arrow().to_pandas().to_numpy())) == sorted(TRIPLES)
 
 
@@ -108,10 +112,10 @@ def test_splits_in_memory_are_read_like_files(make: Callable[..., Any]) -> None:
 
 
 def test_columns_for_additions() -> None:
-    assert read_columns(TRIPLES) == [list(x) for x in zip(*TRIPLES, strict=True)]
-    assert read_columns([]) == [[], [], []]
-    assert read_columns(np.array(TRIPLES)) == read_columns(TRIPLES)
-    assert {type(x) for x in read_columns(np.array(TRIPLES))[0]} == {str}
+    assert columns(TRIPLES) == [list(x) for x in zip(*TRIPLES, strict=True)]
+    assert columns([]) == [[], [], []]
+    assert columns(np.array(TRIPLES)) == columns(TRIPLES)
+    assert {type(x) for x in columns(np.array(TRIPLES))[0]} == {str}
 
 
 GOOD = ("a", "r", "b")

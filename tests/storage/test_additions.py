@@ -20,6 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decentrl.data.literals import NO_LITERALS, Literals
+from decentrl.data.names import Names
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import Addition, Growth
 from decentrl.storage.additions import Store
@@ -41,6 +43,7 @@ def growth(
         first,
         ids,
         rng.standard_normal((len(ids), WIDTH[side]), np.float32),
+        Literals(Names.of_rows(ids[:1], [f"name <{seed}>"], ["he"])) if new % 2 else NO_LITERALS,
     )
 
 
@@ -54,6 +57,7 @@ def plain(found: Growth) -> dict[str, Any]:
         "triples": found.triples.tolist(),
         "labels": found.labels,
         "first": found.first,
+        "names": found.literals.names.to_arrow().to_pylist(),
         "rows": {i: row.tobytes() for i, row in zip(found.ids.tolist(), found.rows, strict=True)},
     }
 

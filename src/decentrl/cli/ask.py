@@ -25,6 +25,7 @@ from decentrl.cli.options import (
     Device,
     Entity,
     Json,
+    Language,
     Links,
     Run,
     Side,
@@ -35,6 +36,7 @@ from decentrl.cli.options import (
 )
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, relation_table
+from decentrl.data.called import NAME, called
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
 
@@ -106,6 +108,7 @@ def match(
         float | None, Option(help="No match below this confidence, 0 to 1.")
     ] = None,
     ann: Ann = False,
+    language: Language = "",
     output: Annotated[
         Path | None,
         Option("--output", "-o", help="Write to a .tsv, .parquet, .nt, .sssom.tsv or .rdf file."),
@@ -129,6 +132,7 @@ def match(
 
     asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
     asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
+    asked["language"] = language
     table = Aligner.load(run, device).match(entities or None, **asked)
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
@@ -152,6 +156,7 @@ def predict(
     known: Annotated[
         bool, Option("--known", help="Also answers that the graph already holds.")
     ] = False,
+    language: Language = "",
     output: Annotated[
         Path | None, Option("--output", "-o", help="Write to a .tsv or .parquet file.")
     ] = None,
@@ -176,9 +181,8 @@ def predict(
     from decentrl.predictor import Predictor
 
     predictor = Predictor.load(run, device)
-    graph = predictor.task.graph
-    questions = read_questions(batch, graph.entities, graph.relations) if batch else [parts]
-    table = predictor.predict_all(questions, top=top, known=known)
+    questions = read_questions(batch, predictor.task.graph) if batch else [parts]
+    table = predictor.predict_all(questions, top=top, known=known, language=language)
     written = f"{table.num_rows:,} answers to {len(questions):,} questions"
     empty = "no new answer; --known also shows the answers that the graph already holds"
     print_answers(
@@ -252,6 +256,7 @@ def explain(
     entity: Entity,
     side: Side = "",
     top: Top = 10,
+    language: Language = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -264,9 +269,13 @@ def explain(
 
     opened, where = open_sides(run, side=side)
     with load_model(opened, device) as model:
-        reasons = model.explain(entity, **where, moved=min(top, 10))
+        reasons = model.explain(entity, **where, moved=min(top, 10), language=language)
+        named = bool(model.growing.sides[side or next(iter(model.growing.sides))].names)
+    rows = [asdict(reason) for reason in reasons[:top]]
     if as_json:
-        print_json([asdict(reason) for reason in reasons[:top]])
+        for row in () if named else rows:
+            del row[f"neighbour{NAME}"]
+        print_json(rows)
         return
     console = wide_console()
     if not reasons:
@@ -274,9 +283,9 @@ def explain(
         return
     names = ("neighbour", "relation", "role", "weight", "moves", "arrived")
     table = plain_table(escape(entity), *names, numbers=("weight", "moves"))
-    for reason in reasons[:top]:
+    for reason, row in zip(reasons, rows, strict=False):
         table.add_row(
-            escape(reason.neighbour),
+            escape(called(row, "neighbour")),
             escape(reason.relation) or "[dim]two steps away",
             reason.role,
             f"{reason.weight:.1%}",
@@ -298,6 +307,7 @@ def neighbours(
     ] = "",
     top: Top = 10,
     ann: Ann = False,
+    language: Language = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -306,7 +316,7 @@ def neighbours(
 
     opened, where = open_sides(run, side=side, among=among)
     with load_model(opened, device) as model:
-        table = model.neighbours(entity, **where, top=top, ann=ann)
+        table = model.neighbours(entity, **where, top=top, ann=ann, language=language)
     print_answers(table, as_json=as_json)
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from decentrl.cli.output import tsv_row, write_table
 from decentrl.cli.streams import printable
+from decentrl.data.called import NAME, called
 from decentrl.storage.files import json_text
 
 if TYPE_CHECKING:
@@ -106,9 +107,10 @@ def print_answers(
 def _answer_table(table: ResultTable) -> Table:
     rows = table.slice(0, SHOWN).to_pylist()
     names = [x for x in table.column_names if x != "known" or any(row[x] for row in rows)]
+    names = [x for x in names if not x.endswith(NAME)]  # shown with its entity
     shown = plain_table("", *names, numbers=("rank", *DIGITS))
     for row in rows:
-        shown.add_row(*(_answer_cell(name, row[name]) for name in names))
+        shown.add_row(*(_answer_cell(name, called(row, name)) for name in names))
     return shown
 
 

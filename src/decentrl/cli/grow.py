@@ -42,6 +42,13 @@ def add(
         bool,
         Option("--refresh", help="Encode all anew afterwards, see `decentrl compact`."),
     ] = False,
+    names: Annotated[
+        str,
+        Option(
+            help="Names of the entities in them: a file (entity, name, perhaps language), or ids "
+            "(made of identifiers); default: those in the file of triples."
+        ),
+    ] = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -72,14 +79,12 @@ def add(
             for table in tables if strict else ():
                 column_ids(table, 1, relations, "relation that training has seen")
             for table in tables:
-                rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
                 # The name of a file may be made of any bytes.
                 name = os.fsencode(table.file.name).decode("utf-8", "replace")
-                last = table is tables[-1]
-                addition = model.add(rows, **where, refresh=refresh and last, source=name)
-                literals = len(table.literals) if table.literals is not None else 0
-                added.append(_line(addition) | {"literals": literals})
-                _print_addition(console, addition, literals, alone)
+                last = refresh and table is tables[-1]
+                addition = model.add(table, **where, refresh=last, source=name, names=names or None)
+                added.append(_line(addition))
+                _print_addition(console, addition, alone)
     except DecentRLError as error:
         if len(files) == 1:
             raise
@@ -98,7 +103,7 @@ def _line(addition: Addition) -> dict[str, Any]:
     return line | facts
 
 
-def _print_addition(console: Console, addition: Addition, literals: int, table: bool) -> None:
+def _print_addition(console: Console, addition: Addition, table: bool) -> None:
     """What an addition brought; ``table`` if vectors are embeddings that only training learns."""
     facts = addition.facts
     place = f", {addition.side} graph" if addition.side else ""
@@ -108,8 +113,10 @@ def _print_addition(console: Console, addition: Addition, literals: int, table: 
     ]
     if facts["known"]:
         lines.append(f"  triples known already: {facts['known']:,}")
-    if literals:
-        lines.append(f"  triples with a literal, set aside: {literals:,}")
+    if facts["names"] or facts["attributes"]:
+        lines.append(f"  names: {facts['names']:,}, attribute values: {facts['attributes']:,}")
+    if facts["literals"]:
+        lines.append(f"  literals of what is in no triple, left out: {facts['literals']:,}")
     if count := facts["ignored"]:
         named = facts["ignored_relations"]
         names = ", ".join(f"{name!r} ({n:,})" for name, n in named.items())

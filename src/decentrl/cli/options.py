@@ -29,7 +29,8 @@ Side = Annotated[
 ]
 Links = Annotated[str, Option(help="An aligner's run: links to measure it by.")]
 Triples = Annotated[str, Option(help="A predictor's run: triples to measure it by.")]
-Entity = Annotated[str, Argument(metavar="ENTITY", help="Its label.")]
+Entity = Annotated[str, Argument(metavar="ENTITY", help="Its identifier or name.")]
+Language = Annotated[str, Option(help="Show names in this language: en, zh-hant, …")]
 Top = Annotated[int, Option(help="How many.", min=1)]
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.console import Results, number, plain_table, print_lines
+from decentrl.data.called import NAME, called
 
 METRICS = {f"hits@{k}": (f"Hits@{k}", 1, 100) for k in (1, 3, 10)}
 METRICS |= {"mrr": ("MRR", 3, 1), "mr": ("MR", 1, 1)}
@@ -61,8 +62,8 @@ def _print_links(console: Console, results: Results) -> None:
 def _sample_links(samples: Sequence[Results]) -> Table:
     table = plain_table("Ten of the test entities", "", "left", "best match", "truth")
     for row in samples:
-        truth = "" if row["correct"] else row["truth"]
-        table.add_row(_mark(row), *map(escape, (row["left"], row["right"], truth)))
+        left, right, truth = (called(row, name) or "" for name in ("left", "right", "truth"))
+        table.add_row(_mark(row), *map(escape, (left, right, "" if row["correct"] else truth)))
     return table
 
 
@@ -101,11 +102,14 @@ def _sample_answers(samples: Sequence[Results]) -> Table:
     names = ("", "question", "best answer", "truth", "probability")
     table = plain_table("Ten of the test questions", *names, numbers=["probability"])
     for row in samples:
+        head, tail = called(row, "head"), called(row, "tail")
         if row["asked"] == "tail":
-            asked, answer = f"{row['head']} – {row['relation']} → ?", row["tail"]
+            asked, answer = f"{head} – {row['relation']} → ?", tail
         else:
-            asked, answer = f"? – {row['relation']} → {row['tail']}", row["head"]
-        truth = "" if row["correct"] else ", ".join(row["truth"][:2])
+            asked, answer = f"? – {row['relation']} → {tail}", head
+        names = row.get(f"truth{NAME}") or row["truth"]
+        truths = [name or label for name, label in zip(names, row["truth"], strict=True)]
+        truth = "" if row["correct"] else ", ".join(truths[:2])
         if truth and len(row["truth"]) > 2:
             truth += f" and {len(row['truth']) - 2:,} more"
         labels = map(escape, (asked, answer or "none", truth))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.names import clean, strings, update_hash
+from decentrl.data.names import clean, moved, strings, update_hash
 from decentrl.data.vocabulary import Ids
 
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ class Attributes:
         rows = slice(*np.searchsorted(self.entities, [entity, entity + 1]).tolist())
         columns = (x[rows].to_pylist() for x in (self.attributes, self.values, self.kinds))
         return list(zip(*columns, strict=True))
+
+    def moved(self, places: Ids) -> Attributes:
+        """The same attributes where entity i has the id places[i]; those of -1 are left out."""
+        return Attributes._arranged(moved(self.to_arrow(), places))
 
     def concat(self, *others: Attributes) -> Attributes:
         """All these attributes together; in which order they are given does not matter."""

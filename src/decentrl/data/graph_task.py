@@ -89,6 +89,10 @@ class GraphTask:
         given = {"training": triples} | given
         tables = {what: read_table(source, format=format) for what, source in given.items()}
         graph = KnowledgeGraph.of_labels(tables.values())
+        if isinstance(triples, KnowledgeGraph):  # what a table does not hold
+            places = graph.entities.find_all(triples.entities)
+            names, attributes = triples.names.moved(places), triples.attributes.moved(places)
+            graph = replace(graph, names=names, attributes=attributes)
         sets = DisjointSets("triple", graph.columns)
         rows = {what: sets.add(table, what) for what, table in tables.items()}
         train = graph.holding(tables["training"])

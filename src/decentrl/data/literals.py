@@ -57,6 +57,20 @@ class Literals:
     attributes: Attributes = NO_ATTRIBUTES
     left_out: int = 0
 
+    def __bool__(self) -> bool:
+        return bool(self.names or self.attributes)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Literals]) -> Literals:
+        """All of them together, in any order."""
+        first, *others = parts
+        names = first.names.concat(*(x.names for x in others))
+        attributes = first.attributes.concat(*(x.attributes for x in others))
+        return cls(names, attributes, sum(x.left_out for x in parts))
+
+
+NO_LITERALS = Literals()
+
 
 def of_literals(
     tables: Sequence[pa.Table], entities: Vocabulary, name_properties: Collection[str] = ()
@@ -86,22 +100,32 @@ def of_literals(
 
 
 def read_names(
-    source: Source, entities: Vocabulary, name_properties: Collection[str] = ()
+    source: Source,
+    entities: Vocabulary,
+    name_properties: Collection[str] = (),
+    *,
+    none: bool = False,
 ) -> Literals:
-    """Names of entities from a file or memory, see :meth:`KnowledgeGraph.with_names`."""
+    """Names of entities from a file or memory, see :meth:`KnowledgeGraph.with_names`.
+
+    Args:
+        none: it is no error, and no warning is given, where there are no names of the entities.
+    """
     table = read_table(source, NAME)
     if table.literals is not None:
         found = of_literals([table.literals], entities, name_properties)
+        found = replace(found, attributes=NO_ATTRIBUTES)
+    else:
+        found = names_of(table, entities)
+    if not none:
         _report(table, "names", found.left_out, len(found.names))
-        return replace(found, attributes=NO_ATTRIBUTES)
-    return names_of(table, entities)
+    return found
 
 
 def names_of(table: Table, entities: Vocabulary) -> Literals:
     """Names of entities from the rows of a table: entity, name and perhaps language."""
     ids, known = _known(table.columns[0], entities)
     left_out = int((~known).sum())
-    _report(table, "names", left_out, len(ids))
     texts, *languages = (strings(x.filter(pa.array(known))) for x in table.columns[1:])
     tags = clean_tags(languages[0]) if languages else strings([""] * len(ids))
     full = pc.not_equal(clean(texts), "")
@@ -132,7 +156,10 @@ def read_attributes(source: Source, entities: Vocabulary) -> Literals:
 
 def _known(labels: pa.ChunkedArray, entities: Vocabulary) -> tuple[Ids, npt.NDArray[np.bool_]]:
     """The ids of the labels that are entities, and which these are."""
-    found = np.asarray(pc.fill_null(pc.index_in(labels, value_set=entities.to_arrow()), -1))
+    if len(labels) < len(entities) // 8:  # of an addition: spare what costs as much as the graph
+        found = entities.find_all(labels.to_pylist())
+    else:
+        found = np.asarray(pc.fill_null(pc.index_in(labels, value_set=entities.to_arrow()), -1))
     known = found >= 0
     return found[known].astype(np.int64), known
 

@@ -36,8 +36,11 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream
-"""Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table."""
+Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | Table
+"""Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table.
+
+Or what was read of one already.
+"""
 
 
 _ROWS = {LINK: "links", NAME: "names", ATTRIBUTE: "attributes"}

@@ -145,12 +145,22 @@ class Names:
         kept = np.isin(self.entities, np.fromiter(ids, np.int64))
         return Names.from_arrow(self.to_arrow().filter(pa.array(kept)))
 
+    def moved(self, places: Ids) -> Names:
+        """The same names where entity i has the id places[i]; those of -1 are left out."""
+        return Names._arranged(moved(self.to_arrow(), places))
+
     def concat(self, *others: Names) -> Names:
         """All these names together; in which order they are given does not matter."""
         parts = [x for x in (self, *others) if len(x)]
         if len(parts) < 2:
             return parts[0] if parts else self
-        return Names._arranged(pa.concat_tables([x.to_arrow() for x in parts]))
+        # Only entities that have names in another part are arranged again.
+        first, later = parts[0], pa.concat_tables([x.to_arrow() for x in parts[1:]])
+        again = pa.array(np.isin(first.entities, np.asarray(later["entity"])))
+        table = first.to_arrow()
+        made = Names._arranged(pa.concat_tables([table.filter(again), later])).to_arrow()
+        whole = pa.concat_tables([table.filter(pc.invert(again)), made])
+        return Names.from_arrow(whole.take(np.argsort(whole["entity"], kind="stable")))
 
     def update_hash(self, digest: _Hash) -> None:
         """Feed the names to a hash."""
@@ -196,6 +206,13 @@ def clean_tags(languages: pa.Array) -> pa.Array:
     tags = pc.replace_substring(pc.utf8_lower(pc.utf8_trim_whitespace(languages)), "_", "-")
     good = pc.and_(pc.match_substring_regex(tags, _TAG), pc.less_equal(pc.utf8_length(tags), 35))
     return pc.if_else(good, tags, "")
+
+
+def moved(table: pa.Table, places: Ids) -> pa.Table:
+    """The rows of a table whose entities have a place, with this in the column ``entity``."""
+    ids = places[np.asarray(table["entity"])]
+    table = table.set_column(table.column_names.index("entity"), "entity", pa.array(ids))
+    return table.filter(pa.array(ids >= 0))
 
 
 def update_hash(digest: _Hash, table: pa.Table) -> None:

@@ -6,10 +6,12 @@ from os import PathLike
 from pathlib import Path
 
 from decentrl.data.delimited import tsv_rows
+from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.naming import entity_ids
 from decentrl.data.readers import format_of, read_bytes
 from decentrl.data.table import TRIPLE, Table
-from decentrl.data.vocabulary import Vocabulary, did_you_mean
-from decentrl.errors import UnknownLabelError
+from decentrl.data.vocabulary import did_you_mean
+from decentrl.errors import InputError, UnknownLabelError
 
 ASKED = ("", "?")
 """Marks of the part that is asked for."""
@@ -17,9 +19,16 @@ ASKED = ("", "?")
 Question = tuple[str | None, str | None, str | None]
 
 
-def read_questions(
-    path: str | PathLike[str], entities: Vocabulary, relations: Vocabulary
-) -> list[Question]:
+def identified(graph: KnowledgeGraph, question: Question) -> Question:
+    """A question with identifiers of entities, which may be called by their names."""
+    head, relation, tail = question
+    first, last = (
+        x if x is None else graph.entities[int(entity_ids(graph, [x])[0])] for x in (head, tail)
+    )
+    return first, relation, last
+
+
+def read_questions(path: str | PathLike[str], graph: KnowledgeGraph) -> list[Question]:
     """The rows head, relation, tail of a TSV file, with None for what is asked for.
 
     Exactly one part of a row is empty or ``?``; an unknown label elsewhere is an error.
@@ -42,9 +51,16 @@ def read_questions(
                 i,
                 "leave one of head, relation and tail empty, or write ? there",
             )
-        for label, known in ((head, entities), (relation, relations), (tail, entities)):
-            if label is not None and label not in known:
-                problem = f"{label!r} is no known {'entity' if known is entities else 'relation'}"
-                raise place.error(problem, i, did_you_mean(label, known), UnknownLabelError)
+        if relation is not None and relation not in graph.relations:
+            remedy = did_you_mean(relation, graph.relations)
+            raise place.error(f"{relation!r} is no known relation", i, remedy, UnknownLabelError)
+        for label in (head, tail):
+            try:
+                _ = label is None or entity_ids(graph, [label])
+            except UnknownLabelError as error:
+                problem = f"{label!r} is no known entity"
+                raise place.error(problem, i, error.remedy, UnknownLabelError) from None
+            except InputError as error:
+                raise place.error(error.problem, i, error.remedy) from None
         questions.append((head, relation, tail))
     return questions

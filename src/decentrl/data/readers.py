@@ -34,6 +34,8 @@ def read_table(source: Source, names: tuple[str, ...] = TRIPLE, format: str | No
 
     ``format`` overrides the extension of a file.
     """
+    if isinstance(source, Table):
+        return source
     if isinstance(source, str | PathLike):
         table = _read_file(Path(source), names, format)
         logger.info("%s: %d rows read", table.file, len(table))
@@ -44,11 +46,10 @@ def read_table(source: Source, names: tuple[str, ...] = TRIPLE, format: str | No
     return table
 
 
-def read_columns(source: Source) -> list[list[str]]:
-    """Triples in labels, by column; in memory there may be none."""
-    in_file = isinstance(source, str | PathLike)
-    table = read_table(source) if in_file else read_memory(source)
-    return [column.to_pylist() for column in table.columns]
+def as_table(source: Source) -> Table:
+    """Triples in labels; in memory there may be none."""
+    given = isinstance(source, str | PathLike | Table)
+    return read_table(source) if given else read_memory(source)
 
 
 def source_name(source: object, otherwise: str) -> str:

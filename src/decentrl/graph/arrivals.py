@@ -86,6 +86,10 @@ class Arrivals:
         """The new entities that something has arrived about, increasing."""
         return np.array(sorted(self._about), np.int64)
 
+    def arrived(self, entities: Ids) -> Ids:
+        """Those of the entities that are new and that something has arrived about, increasing."""
+        return np.array([i for i in np.unique(entities).tolist() if i in self._about], np.int64)
+
     def first_seen(self, triples: Ids) -> Ids:
         """The new entities in ``triples`` that nothing has arrived about so far, increasing."""
         return np.array([end for end in self._new(triples) if end not in self._about], np.int64)

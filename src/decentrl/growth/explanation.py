@@ -25,6 +25,7 @@ class Reason:
         weight: how much attention the neighbour gets by this relation; all weights sum to 1.
         moves: how far the vector would move without this neighbour: 1 - cos; None if not computed.
         arrived: whether the triple was added after training.
+        neighbour_name: "" where there is none.
     """
 
     neighbour: str
@@ -33,9 +34,12 @@ class Reason:
     weight: float
     moves: float | None
     arrived: bool
+    neighbour_name: str = ""
 
 
-def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Reason]:
+def explain(
+    growing: Growing, side: str, entity: int, moved: int = 5, language: str = ""
+) -> list[Reason]:
     """Explain an entity's vector by its neighbours, over all triples there are now.
 
     The neighbour with the most weight, over all its relations together, comes first.
@@ -46,6 +50,7 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     Args:
         moved: compute how far the vector moves without a neighbour for this many of the
             weightiest neighbours, and for the last one.
+        language: of the neighbours' names.
     """
     graph = growing.sides[side]
     if set(growing.model.widths) == {VECTORS}:
@@ -66,13 +71,18 @@ def explain(growing: Growing, side: str, entity: int, moved: int = 5) -> list[Re
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
     relations = graph.trained.relations
 
+    names = dict(
+        zip(neighbours, graph.names.shown(part.entities[neighbours], language), strict=True)
+    )
+
     def reason(edge: Edge) -> Reason:
         neighbour, relation, role = edge
         other = int(part.entities[neighbour])
         triple = (entity, relation, other) if role == "head" else (other, relation, entity)
         name = relations[relation] if relation >= 0 else ""
         move, is_new = shifts.get(neighbour), triple in arrived
-        return Reason(graph.entities[other], name, role, weights[edge], move, is_new)
+        label, called = graph.entities[other], names[neighbour]
+        return Reason(label, name, role, weights[edge], move, is_new, called)
 
     return [reason(edge) for edge in order]
 

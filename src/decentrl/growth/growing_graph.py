@@ -8,7 +8,6 @@ change it, so the order and the number of additions in which triples come do not
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,13 +20,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows, row_keys
+from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
+from decentrl.data.literals import Literals
 from decentrl.data.memory import Source
-from decentrl.data.readers import read_columns
-from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
-from decentrl.errors import BundleError, DecentRLError, InputError, UnknownLabelError
+from decentrl.data.names import Names
+from decentrl.data.vocabulary import Ids, Vocabulary
+from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
+from decentrl.growth.arriving import Arriving, read_arriving
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.storage.addition import Addition, Growth
 from decentrl.storage.additions import Store
@@ -66,6 +67,7 @@ class GrowingGraph:
         seen = entities_of(trained.triples, len(trained.entities))
         self.arrivals = Arrivals(seen, trained.triples)
         self.arrivals.add(arrived)
+        self._literals = [Literals(trained.names, trained.attributes)]
         self.rows: dict[int, Tensor] = {}
         self._grown: Tensor | None = None
         self._has_vector: Tensor | None = None
@@ -103,8 +105,24 @@ class GrowingGraph:
 
     @property
     def graph(self) -> KnowledgeGraph:
-        """The training triples, with the vocabulary of all entities there are now."""
-        return replace(self.trained, entities=self.entities.copy())
+        """The training triples, with all entities there are now, their names and attributes."""
+        known: dict[str, Any] = {
+            "names": self.literals.names,
+            "attributes": self.literals.attributes,
+        }
+        return replace(self.trained, entities=self.entities.copy(), **known)
+
+    @property
+    def names(self) -> Names:
+        """The names of all entities there are now."""
+        return self.literals.names
+
+    @property
+    def literals(self) -> Literals:
+        """The names and attributes of all entities there are now."""
+        if len(self._literals) > 1:
+            self._literals = [Literals.merged(self._literals)]
+        return self._literals[0]
 
     def contains(self, triples: Ids) -> Any:
         """Whether each triple is in the training graph or was added, bool[n]."""
@@ -146,38 +164,19 @@ class GrowingGraph:
 
     # Additions
 
-    def encode(self, triples: Source, strict: bool) -> tuple[Ids, list[str], dict[str, Any]]:
-        """New triples in ids, the labels of new entities, and counts of triples left out."""
-        heads, names, tails = read_columns(triples)
-        relations = self.trained.relations.find_all(names)
-        unknown = Counter(name for name, r in zip(names, relations, strict=True) if r < 0)
-        if unknown and strict:
-            name = next(iter(unknown))
-            raise UnknownLabelError(
-                f"the relation {name!r} is unknown: training has not seen it",
-                remedy=did_you_mean(name, self.trained.relations),
-            )
-        kept = np.flatnonzero(relations >= 0).tolist()
-        ends = [label for i in kept for label in (heads[i], tails[i])]
-        ids = self.entities.find_all(ends)
-        unseen = ids < 0
-        new, places = np.unique(np.array(ends, object)[unseen], return_inverse=True)
-        ids[unseen] = len(self.entities) + places
-        rows = np.stack((ids[::2], relations[kept], ids[1::2]), axis=1)
-        n = len(self.entities) + len(new)
-        rows = distinct_rows(rows, (n, len(self.trained.relations), n))
-        known = self.contains(rows)
-        left_out = {
-            "known": len(kept) - int((~known).sum()),
-            "ignored": sum(unknown.values()),
-            "ignored_relations": dict(unknown.most_common(5)),
-        }
-        return rows[~known], new.tolist(), left_out
+    def encode(self, triples: Source, strict: bool, names: Source | None = None) -> Arriving:
+        """What an addition says, without the triples that are known already."""
+        new = read_arriving(triples, names, self.entities, self.trained.relations, strict)
+        known = self.contains(new.triples)
+        fresh = new.triples[~known]
+        return replace(new, triples=fresh, facts={"known": new.size - len(fresh)} | new.facts)
 
-    def arrive(self, triples: Ids, labels: Sequence[str]) -> None:
-        """Add triples and the labels of new entities."""
+    def arrive(self, triples: Ids, labels: Sequence[str], literals: Literals) -> None:
+        """Add triples, the labels of new entities, and names and attributes."""
         self.entities.append(labels)
         self.arrivals.add(triples)
+        if literals:
+            self._literals.append(literals)
 
     def put(self, ids: Ids, rows: Tensor) -> None:
         """Store new rows of some entities."""
@@ -248,19 +247,31 @@ class Growing:
         """The number of the last addition; 0 if there is none."""
         return self.additions[-1][0].number if self.additions else 0
 
-    def add(self, side: str, triples: Source, source: str, strict: bool = False) -> Addition:
+    def add(
+        self,
+        side: str,
+        triples: Source,
+        source: str,
+        strict: bool = False,
+        names: Source | None = None,
+    ) -> Addition:
         """Add triples; if there is a store, the addition is on disk when this returns."""
         graph = self.sides[side]
-        rows, labels, facts = graph.encode(triples, strict)
-        first, fresh = len(graph.entities), graph.arrivals.first_seen(rows)
+        new = graph.encode(triples, strict, names)
+        first, fresh = len(graph.entities), graph.arrivals.first_seen(new.triples)
         try:
-            graph.arrive(rows, labels)
-            affected = graph.arrivals.affected(rows, self.model.reach)
+            graph.arrive(new.triples, new.labels, new.literals)
+            affected = graph.arrivals.affected(new.triples, self.model.reach)
+            # Names that come later than their entities count as if they had come with them.
+            renamed = graph.arrivals.arrived(new.literals.names.entities)
+            affected = np.union1d(affected, renamed)
             hood = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
             made = self.model.rows(self.part(graph, hood))
-            facts |= self._report(graph, hood, made)
+            facts = new.facts | self._report(graph, hood, made)
             facts["recomputed"] = len(made) - len(fresh)
-            growth = Growth(side, rows, labels, first, affected, made.numpy())
+            growth = Growth(
+                side, new.triples, new.labels, first, affected, made.numpy(), new.literals
+            )
             if self.store is None:
                 number = len(self.past) + len(self.additions) + 1
                 addition = Addition.of(growth, number, source, facts)
@@ -372,7 +383,7 @@ class Growing:
     def _apply(self, growth: Growth) -> None:
         self.version += 1
         graph = self.sides[growth.side]
-        graph.arrive(growth.triples, growth.labels)
+        graph.arrive(growth.triples, growth.labels, growth.literals)
         graph.put(growth.ids, torch.from_numpy(growth.rows))
 
     def _rebuild(self) -> None:

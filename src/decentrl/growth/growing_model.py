@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from decentrl.config import Settings, must_grow
 from decentrl.data.memory import Source
+from decentrl.data.naming import entity_ids
 from decentrl.data.results import ResultTable
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError, warn_left_out
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import STORE, Learned
-from decentrl.growth.neighbours import Indexes
+from decentrl.growth.neighbours import Indexes, neighbours_table
 from decentrl.nn.running import pick_device
 from decentrl.storage.addition import Addition
 from decentrl.storage.bundle import bundle_folder, bundle_id, open_bundle, write_bundle
@@ -171,12 +171,12 @@ class GrowingModel(ABC, Generic[L]):
         strict: bool = False,
         refresh: bool = False,
         source: str = "",
+        names: Source | None = None,
     ) -> Addition:
         """Take in new triples of one graph, with new entities, without any training.
 
         New entities have vectors, and can be asked about and be answers, at once; those of trained
-        entities stay as they are. Triples with a relation that training has not seen are left out
-        and counted.
+        ones stay. Triples whose relation training has not seen are left out and counted.
 
         Args:
             triples: (head, relation, tail) in labels, or a file of them.
@@ -184,6 +184,7 @@ class GrowingModel(ABC, Generic[L]):
             strict: an unknown relation is an error.
             refresh: encode everything anew; see :meth:`refresh`.
             source: where they come from, for the log.
+            names: of entities in the triples, as for :meth:`KnowledgeGraph.with_names`.
         """
         if side is None and len(self.growing.sides) > 1:
             raise ConfigError("give the graph that the triples belong to: side=left or side=right")
@@ -191,11 +192,11 @@ class GrowingModel(ABC, Generic[L]):
         if not source:
             source = Path(triples).name if isinstance(triples, str | PathLike) else "triples"
         self._prepare_change()
-        addition = self.growing.add(side, triples, source, strict)
+        addition = self.growing.add(side, triples, source, strict, names)
         if left_out := addition.facts["ignored"]:
-            names = ", ".join(addition.facts["ignored_relations"])
+            unseen = ", ".join(addition.facts["ignored_relations"])
             warn_left_out(
-                f"{left_out:,} triples were left out: training has not seen the relations {names}"
+                f"{left_out:,} triples were left out: training has not seen the relations {unseen}"
             )
         if refresh:
             self.refresh()
@@ -244,10 +245,12 @@ class GrowingModel(ABC, Generic[L]):
     def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d]."""
         graph = self.growing.sides[self._side(side)]
-        rows: npt.NDArray[np.float32] = graph.take_vectors(graph.entities.ids(labels)).cpu().numpy()
-        return rows
+        ids = entity_ids(graph, labels)
+        return np.asarray(graph.take_vectors(ids).cpu(), np.float32)
 
-    def explain(self, entity: str, *, side: str | None = None, moved: int = 5) -> list[Reason]:
+    def explain(
+        self, entity: str, *, side: str | None = None, moved: int = 5, language: str = ""
+    ) -> list[Reason]:
         """Which neighbours and relations an entity's vector is made of, the weightiest first.
 
         Args:
@@ -256,7 +259,8 @@ class GrowingModel(ABC, Generic[L]):
         """
         side = self._side(side)
         must_grow(self.config)
-        return explain(self.growing, side, self.growing.sides[side].entities.id(entity), moved)
+        (id,) = entity_ids(self.growing.sides[side], [entity])
+        return explain(self.growing, side, int(id), moved, language)
 
     def drift(self, test: Source | None = None) -> Drift:
         """How far the graphs have grown away from what was trained.
@@ -281,25 +285,22 @@ class GrowingModel(ABC, Generic[L]):
         among: str | None = None,
         top: int = 10,
         ann: bool = False,
+        language: str = "",
     ) -> ResultTable:
         """The entities nearest to one by cosine, of its own graph or of the other one.
 
         Args:
             among: where to look; default: ``side``, and then the entity itself is left out.
             ann: look in an approximate index (FAISS), built at the first such question.
+            language: of the names that are shown.
         Returns:
-            table with the columns entity, rank (1 is nearest) and cosine.
+            table with the columns entity, rank (1 is nearest), cosine and perhaps entity_name.
         """
         side = self._side(side)
         among, graphs = self._side(among or side), self.growing.sides
-        id = graphs[side].entities.id(entity)
-        ids, cosines = self.indexes.nearest(id, side, among, top, ann)
-        columns = {
-            "entity": pa.array(graphs[among].entities.take(ids), pa.string()),
-            "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
-            "cosine": cosines.numpy(),
-        }
-        return ResultTable(pa.table(columns))
+        (id,) = entity_ids(graphs[side], [entity])
+        found = self.indexes.nearest(int(id), side, among, top, ann)
+        return ResultTable(neighbours_table(graphs[among], *found, language))
 
     # Keeping it
 

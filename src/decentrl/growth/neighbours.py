@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
+from decentrl.data.naming import add_names
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, InputError
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing_graph import Growing, GrowingGraph
 from decentrl.storage.addition import Growth
 from decentrl.storage.index import ExactIndex, FaissIndex, Vectors
 
@@ -41,6 +43,18 @@ def changed_entities(before: Sequence[Growth], now: Sequence[Growth], side: str)
         for part in (growth.ids, np.arange(growth.first, growth.first + len(growth.labels)))
     ]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+def neighbours_table(
+    graph: GrowingGraph, ids: Ids, cosines: Tensor, language: str = ""
+) -> pa.Table:
+    """Entities of a graph with their ranks, the nearest first, and their names if it has any."""
+    columns = {
+        "entity": pa.array(graph.entities.take(ids), pa.string()),
+        "rank": np.arange(1, len(ids) + 1, dtype=np.int32),
+        "cosine": cosines.numpy(),
+    }
+    return add_names(pa.table(columns), {"entity": graph}, language)
 
 
 class Indexes:

@@ -1,8 +1,8 @@
 """What one addition brings, and the bytes that a store keeps of it.
 
 An addition is a line, which is JSON, and pieces: the labels of the new entities as JSON, the
-triples, the ids of entities that have a row, and the rows, so many to a piece. Numbers are
-little-endian on every machine.
+triples, the ids of entities that have a row, names and attributes as JSON if there are any, and the
+rows, so many to a piece. Numbers are little-endian on every machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
+from decentrl.data.literals import NO_LITERALS, Literals
+from decentrl.data.names import NO_NAMES, Names
+from decentrl.storage.validate import check_columns
 
 CHUNK = 2**20
 """Bytes of rows in a piece: fewer are slower to read, more take memory."""
@@ -60,7 +66,8 @@ def check_line(line: Any) -> Line:
     numbers = [line["triples"], line["entities"], line["first"], *line["rows"], *line["pieces"]]
     if any(type(x) is not int or x < 0 for x in numbers) or len(line["rows"]) != 2:
         raise ValueError("the numbers in a line of the log")
-    if line["chunk"] < 1 or len(line["pieces"]) != 3 + -(-line["rows"][0] // line["chunk"]):
+    others = 3 + (line.get("literals") is True)
+    if line["chunk"] < 1 or len(line["pieces"]) != others + -(-line["rows"][0] // line["chunk"]):
         raise ValueError("a line of the log has too few or too many pieces")
     return line
 
@@ -78,6 +85,7 @@ class Growth:
     first: int  # the id of the first new entity, or of the next one to come; the others follow on
     ids: npt.NDArray[np.int64]  # [k], the entities with a row, ascending
     rows: npt.NDArray[np.float32]  # [k, width]
+    literals: Literals = NO_LITERALS  # what is said of entities besides
 
     def check(self, side: Sequence[int] | None) -> None:
         """That it goes on where its side ended: its next id, and the width of its rows."""
@@ -96,12 +104,17 @@ class Growth:
             raise ValueError("an id is none of an entity")
         if not np.isfinite(self.rows).all():
             raise ValueError("a row has a number that is not finite")
+        for part in (self.literals.names, self.literals.attributes):
+            check_columns(part.to_arrow(), self.first + len(self.labels))
 
     def pieces(self) -> Iterator[bytes]:
         """What is kept beside the line, in the order in which :meth:`from_pieces` reads it."""
         yield json.dumps(self.labels).encode()
         yield np.asarray(self.triples, "<i8").tobytes()
         yield np.asarray(self.ids, "<i8").tobytes()
+        if self.literals:
+            names, attributes = self.literals.names, self.literals.attributes
+            yield json.dumps([x.to_arrow().to_pydict() for x in (names, attributes)]).encode()
         rows, chunk = np.ascontiguousarray(self.rows, "<f4"), _rows_to_a_piece(self.rows.shape[1])
         for start in range(0, len(rows), chunk):
             yield rows[start : start + chunk].tobytes()
@@ -113,6 +126,7 @@ class Growth:
             "rows": list(self.rows.shape),
             "chunk": _rows_to_a_piece(self.rows.shape[1]),
             "pieces": list(crcs),
+            **({"literals": True} if self.literals else {}),
         }
 
     @classmethod
@@ -120,17 +134,30 @@ class Growth:
         """What an addition brought, from its line and its pieces."""
         labels = json.loads(next(pieces))
         triples, ids = (np.frombuffer(next(pieces), "<i8").astype(np.int64) for _ in range(2))
+        literals = _read_literals(next(pieces)) if line.get("literals") else NO_LITERALS
         (size, width), chunk = line["rows"], line["chunk"]
         rows = np.empty((size, width), np.float32)
         for start, piece in zip(range(0, size, chunk), pieces, strict=True):
             rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, width)
-        found = cls(line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows)
+        found = cls(
+            line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows, literals
+        )
         if not isinstance(labels, list) or not all(isinstance(x, str) for x in labels):
             raise ValueError("labels that are no text")
         if [len(triples) // 3, len(labels)] != [line["triples"], line["entities"]]:
             raise ValueError("it does not have what its line says")
         found.check(None)
         return found
+
+
+def _read_literals(piece: bytes) -> Literals:
+    names, attributes = json.loads(piece)
+    schemas = (x.to_arrow().schema for x in (NO_NAMES, NO_ATTRIBUTES))
+    tables = [
+        pa.Table.from_pydict(columns, schema)
+        for columns, schema in zip((names, attributes), schemas, strict=True)
+    ]
+    return Literals(Names.from_arrow(tables[0]), Attributes.from_arrow(tables[1]))
 
 
 def _rows_to_a_piece(width: int) -> int:

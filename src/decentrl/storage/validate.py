@@ -76,21 +76,29 @@ def check_described(table: pa.Table, schema: pa.Schema, entities: Mapping[str, i
     if table.schema != schema.insert(0, pa.field("graph", pa.string())):
         raise ValueError("its columns are not those of names or attributes")
     table.validate(full=True)
-    if any(column.null_count for column in table.columns):
+    if table["graph"].null_count:
         raise ValueError("a value is missing")
     if unknown := set(table["graph"].unique().to_pylist()) - set(entities):
         raise ValueError(f"there is no graph {sorted(unknown)[0]!r}")
     for graph, size in entities.items():
-        ids = np.asarray(table["entity"].filter(pc.equal(table["graph"], graph)))
-        check_ids("entity", ids[:, None], (size,))
-        if (np.diff(ids) < 0).any():
-            raise ValueError("the ids of entities must ascend")
-    for name in {"text", "value"} & set(schema.names):
-        if not pc.all(pc.equal(clean(table[name]), table[name])).as_py():
+        check_columns(table.filter(pc.equal(table["graph"], graph)), size)
+
+
+def check_columns(table: pa.Table, entities: int) -> None:
+    """A :class:`ValueError` unless names or attributes are of the first ``entities`` ids."""
+    if any(column.null_count for column in table.columns):
+        raise ValueError("a value is missing")
+    ids = np.asarray(table["entity"])
+    check_ids("entity", ids[:, None], (entities,))
+    if (np.diff(ids) < 0).any():
+        raise ValueError("the ids of entities must ascend")
+    columns = {name: table[name] for name in table.column_names}
+    for name in {"text", "value"} & set(columns):
+        if not clean(columns[name]).equals(columns[name]):
             raise ValueError(f"a {name} has control characters, or is too long")
-    if "language" in schema.names and not clean_tags(table["language"]).equals(table["language"]):
+    if (tags := columns.get("language")) and not clean_tags(tags).equals(tags):
         raise ValueError("a language is no tag")
-    if "kind" in schema.names and set(table["kind"].unique().to_pylist()) - set(KINDS):
+    if (kinds := columns.get("kind")) and set(kinds.unique().to_pylist()) - set(KINDS):
         raise ValueError("an attribute is of no kind that there is")
 
 

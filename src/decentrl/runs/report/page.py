@@ -72,14 +72,18 @@ def escaped(value: object) -> str:
     return html.escape(re.sub(unfit, "\ufffd", str(value)))
 
 
-def label(value: object) -> str:
-    """A short name of an entity: the decoded end of an IRI, with the full label in the title."""
+def label(value: object, name: str | None = None) -> str:
+    """A short name of an entity, with the full label in the title.
+
+    Without a name it is the decoded end of an IRI.
+    """
     full = "–" if value is None else str(value)
     bare = full.strip("<> \t").rstrip("/#")
     short = full
     if "://" in bare or bare.lower().startswith("urn:"):
         end = re.split(r"[/#]" if "://" in bare else r"[/#:]", bare)[-1]
         short = unquote(end, errors="replace").strip() or full
+    short = name or short
     short = short if len(short) <= 90 else short[:89] + "…"
     return f'<bdi title="{escaped(full)}">{escaped(short)}</bdi>'
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from decentrl.data.called import NAME
 from decentrl.runs.report.charts import bar_chart, histogram, training_chart
 from decentrl.runs.report.page import (
     Row,
@@ -103,8 +104,10 @@ def _alignment(report: Report) -> str:
     heads = ("Left", "Best match on the right", "Should be", "Score")
     lines = []
     for row in report.samples:
-        truth = "✓" if row["correct"] else label(row["truth"])
-        cells = (label(row["left"]), label(row["right"]), truth, metric(row, "score"))
+        left, right, truth = (
+            label(row[name], row.get(f"{name}{NAME}")) for name in ("left", "right", "truth")
+        )
+        cells = (left, right, "✓" if row["correct"] else truth, metric(row, "score"))
         lines.append((bool(row["correct"]), cells))
     return body + verdicts("A sample of the matches", heads, lines)
 
@@ -235,8 +238,9 @@ def _tiles(
 
 def _sample(row: Row) -> tuple[str, ...]:
     """A question with the best answer."""
-    ends = label(row["head"]), label(row["tail"])
+    ends = tuple(label(row[name], row.get(f"{name}{NAME}")) for name in ("head", "tail"))
     given, answer = ends if row["asked"] == "tail" else ends[::-1]
     asked = "{0} – {1} → ?" if row["asked"] == "tail" else "? – {1} → {0}"
-    truth = "✓" if row["correct"] else ", ".join(map(label, row["truth"][:3]))
+    names = row.get(f"truth{NAME}") or [None] * len(row["truth"])
+    truth = "✓" if row["correct"] else ", ".join(map(label, row["truth"][:3], names))
     return asked.format(given, label(row["relation"])), answer, truth, metric(row, "probability")
