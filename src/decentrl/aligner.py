@@ -108,11 +108,11 @@ class Aligner(GrowingModel[AlignmentState]):
         """
         started = time.perf_counter()
         task = as_alignment_task(left, right, links, test_links, valid_links)
-        if self.config.training.valid and not len(task.valid):
+        if self.config.training.valid and len(task.train) and not len(task.valid):
             task = task.hold_out(self.config.training.valid, self.config.seed, into="valid")
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
-        known, now = merged_graphs(task)
+        known, now = merged_graphs(task, self.config.names.weight != 0)
         context = TrainingContext(
             known,
             now,
@@ -128,7 +128,7 @@ class Aligner(GrowingModel[AlignmentState]):
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
-        self._swap(AlignmentState.from_fitted(self.config, self.device, task, fitted))
+        self._swap(AlignmentState.from_fitted(self.device, task, fitted))
         self.history = fitted.history
         self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
         self.seconds["train"] = time.perf_counter() - started

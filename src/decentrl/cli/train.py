@@ -39,7 +39,13 @@ def align(
     output: Output,
     left: Annotated[str, Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
     right: Annotated[str, Argument(metavar="[RIGHT]", help="Triples of the right graph.")] = "",
-    links: Annotated[str, Option(help="Known links: left entity, right entity.")] = "",
+    links: Annotated[
+        str,
+        Option(
+            help="Known links: left entity, right entity. Without a file, or with `none`, names "
+            "that are surely the same are the start."
+        ),
+    ] = "",
     test_links: Annotated[str, Option(help="Links to evaluate on.")] = "",
     valid_links: Annotated[str, Option(help="Links to make choices by.")] = "",
     names: Annotated[
@@ -90,8 +96,8 @@ def align(
         raise ConfigError("--names translated is about a dataset; give files by --left-names")
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
-    needed, optional = ("left", "right", "links"), ("test_links", "valid_links")
-    _start(context, config, changes, needed, optional, "LEFT, RIGHT and --links")
+    needed, optional = ("left", "right"), ("links", "test_links", "valid_links")
+    _start(context, config, changes, needed, optional, "LEFT and RIGHT")
 
 
 def complete(
@@ -167,7 +173,8 @@ def _start(
     asked, files = context.params, (*needed, *optional)
     dataset = asked["dataset"]
     if not asked["resume"]:
-        if dataset and given(context, *files):
+        about = [name for name in given(context, *files) if asked[name] != "none"]
+        if dataset and about:
             raise ConfigError("give either --dataset or files, not both")
         for name in given(context, "format", "holdout") if dataset else ():
             raise ConfigError(f"--{name} is about files; {dataset} comes as it is")

@@ -139,6 +139,28 @@ class Propagation:
 
 
 @dataclass(frozen=True)
+class NameSettings:
+    """Names of entities, where both graphs have some."""
+
+    weight: float = setting(
+        -1.0,
+        "share of names in the score; below 0 the validation links choose it",
+        at_least=-1,
+        at_most=0.95,
+    )
+    translation: float = setting(
+        -1.0,
+        "share of names translated as known links teach, the rest are compared as they are; "
+        "below 0 the validation links choose it",
+        at_least=-1,
+        at_most=1,
+    )
+    width: int = setting(1024, "width of a name's vector", at_least=1, at_most=WIDEST)
+
+    USUAL: ClassVar[tuple[float, float]] = 0.4, 0.5  # both, without validation links
+
+
+@dataclass(frozen=True)
 class SelfTraining:
     rounds: int = setting(
         0,
@@ -177,6 +199,7 @@ class Config(Settings):
 
     model: Any = ReflectionSettings()
     propagation: Propagation = Propagation()
+    names: NameSettings = NameSettings()
     distillation: Any = InducingDistillation()
     loss: Any = HardSamples()
     training: Any = Training()

@@ -57,7 +57,7 @@ def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         return values
     later = _CAME_LATER[settings.folder]
     old = {**values, **{key: {**part, **values.get(key, {})} for key, part in later.items()}}
-    names = settings.names(old)
+    names = settings.choice_names(old)
     if names["model"] in ("dan", "reflection", "none"):
         for section, part in _FIXED[settings.folder].items():
             for name, fixed in part.items():

@@ -118,7 +118,7 @@ class Settings:
                 raise ConfigError(f"cannot read the setting {override!r}; write section.key=value")
             cls._check_section(name)
             changes.setdefault(name, {})[key] = _parse(text.strip())
-        values = cls.kept(cls.names(base, changes), base)
+        values = cls.kept(cls.choice_names(base, changes), base)
         for name, part in changes.items():
             values.setdefault(name, {}).update(part)
         return cls.from_dict({**values, "preset": preset, "seed": seed})
@@ -145,7 +145,7 @@ class Settings:
             cls._check_section(name)
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{name} is a section; write {name}.NAME = VALUE")
-        names = cls.names(given)
+        names = cls.choice_names(given)
         for name, kind in cls.chosen(names).items():
             checked = {
                 key: cls._checked(name, kind, key, value, names)
@@ -167,7 +167,7 @@ class Settings:
         self.model.check(self)  # type: ignore[attr-defined]
 
     @classmethod
-    def names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
+    def choice_names(cls, *sources: Mapping[str, Any]) -> dict[str, str]:
         """The chosen name of each section with a choice: the last source that gives one."""
         names = {}
         for name, key in cls.choices.items():

@@ -76,6 +76,10 @@ class AlignmentTask:
         left, right = self.left.entities, self.right.entities
         return (left, "entity of the left graph"), (right, "entity of the right graph")
 
+    def without_links(self) -> AlignmentTask:
+        """The same task with no link known; those to test on stay."""
+        return replace(self, train=NO_LINKS, valid=NO_LINKS)
+
     def read_links(self, source: Source) -> Ids:
         """Other links between the same graphs, int64[n, 2]."""
         return DisjointSets("link", self.link_columns).add(read_table(source, LINK), "test")
@@ -85,7 +89,7 @@ class AlignmentTask:
         cls,
         left: KnowledgeGraph | Source,
         right: KnowledgeGraph | Source,
-        links: Source,
+        links: Source | None = None,
         test_links: Source | None = None,
         valid_links: Source | None = None,
         format: str | None = None,

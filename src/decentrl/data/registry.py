@@ -189,7 +189,7 @@ def as_alignment_task(
     valid_links: Source | None = None,
 ) -> AlignmentTask:
     """The task of two graphs and links, of a dataset (``left`` alone), or a ready one as it is."""
-    if right is not None and links is not None and not isinstance(left, AlignmentTask):
+    if right is not None and not isinstance(left, AlignmentTask):
         return AlignmentTask.read(left, right, links, test_links, valid_links)
     alone = all(x is None for x in (right, links, test_links, valid_links))
     if isinstance(left, AlignmentTask) and alone:

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
-from decentrl.data.knowledge_graph import row_keys
+from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
 from decentrl.data.memory import Source
+from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.merged import MergedGraph
+from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
@@ -56,11 +58,11 @@ class AlignmentState(Learned):
 
     @classmethod
     def from_fitted(
-        cls, config: Config, device: torch.device, task: AlignmentTask, fitted: Fitted
+        cls, device: torch.device, task: AlignmentTask, fitted: Fitted
     ) -> AlignmentState:
         """What a training has left."""
         return cls(
-            config=config,
+            config=fitted.config,
             device=device,
             task=task,
             weights=fitted.weights,
@@ -123,6 +125,7 @@ class AlignmentState(Learned):
             self.device,
             any(view.reads_two_hops for view in parts),
             self.shared,
+            views.names is not None,
         )
 
     # With all that was added
@@ -151,7 +154,7 @@ class AlignmentState(Learned):
 
     def _pass(self) -> Pass:
         """A pass in the state that training has left, over the graphs as they are."""
-        known, now = merged_graphs(self.task)
+        known, now = merged_graphs(self.task, self.config.names.weight != 0)
         offset = np.array([0, known.n_left])
         context = TrainingContext(known, now, self.config, self.device)
         final = Pass(context, self._learned_links() + offset, NO_LINKS)
@@ -217,19 +220,26 @@ def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
     return new
 
 
+def text_rows(graph: KnowledgeGraph) -> TextRows:
+    """The n-grams of all entities' names."""
+    return TextRows(*ngram_counts(graph.names, len(graph.entities), N_BUCKETS))
+
+
 def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
     """Rows of all entities, the left graph's first, by the side's name."""
     n_left = len(task.left.entities)
     return {"left": rows[:n_left], "right": rows[n_left:]}
 
 
-def merged_graphs(task: AlignmentTask) -> tuple[MergedGraph, MergedGraph]:
-    """The graph known in training, and the one that queries see."""
+def merged_graphs(task: AlignmentTask, names: bool = False) -> tuple[MergedGraph, MergedGraph]:
+    """The graph known in training, and the one that queries see; with names, if both have some."""
     entities = (len(task.left.entities), len(task.right.entities))
     relations = (len(task.left.relations), len(task.right.relations))
     known = MergedGraph.merge(
         task.left.triples, task.right.triples, task.train, entities, relations
     )
+    if names and len(task.left.names) and len(task.right.names):
+        known = replace(known, texts=(text_rows(task.left), text_rows(task.right)))
     if task.auxiliary is None:
         return known, known
     later = MergedGraph.merge(*task.auxiliary, task.train, entities, relations)

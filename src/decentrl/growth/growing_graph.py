@@ -24,9 +24,11 @@ from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
 from decentrl.data.literals import Literals
 from decentrl.data.memory import Source
 from decentrl.data.names import Names
+from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
+from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.graph.view import entities_of
 from decentrl.growth.arriving import Arriving, read_arriving
 from decentrl.growth.newcomers import VECTORS, Newcomers
@@ -303,7 +305,15 @@ class Growing:
             dropped=None if hood.dropped is None else hood.dropped + shift,
         )
         trained = graph.arrivals.is_trained(hood.entities)
-        return Part(shifted, trained, model.seen_relations, read, model.shared, model.device)
+        side = next(name for name, other in self.sides.items() if other is graph)
+        texts = None
+        if model.reads_names:  # of the new ones only: all other rows stay as they are
+            names = graph.names.take(hood.entities[hood.new])
+            local = replace(names, entities=np.searchsorted(hood.entities, names.entities))
+            texts = TextRows(*ngram_counts(local, len(hood.entities), N_BUCKETS))
+        return Part(
+            shifted, trained, model.seen_relations, read, model.shared, model.device, texts, side
+        )
 
     def _report(self, graph: GrowingGraph, hood: Neighbourhood, made: Tensor) -> dict[str, Any]:
         """Counts that describe an addition."""

@@ -39,6 +39,7 @@ class Newcomers:
             one's first. Triples use these ids.
         reads_two_hops: whether an entity reads its neighbours' neighbours.
         shared: memories that do not belong to one entity.
+        reads_names: whether an entity's vector is also made of its names.
     """
 
     frozen: FusedViews | PredictionModel
@@ -49,6 +50,7 @@ class Newcomers:
     device: torch.device
     reads_two_hops: bool
     shared: Mapping[str, Tensor]
+    reads_names: bool = False
 
     @property
     def width(self) -> int:

@@ -19,7 +19,8 @@ from decentrl.storage.bundle import open_bundle
 from decentrl.storage.kinds import AnyTask
 
 TRANSLATED = "translated"
-NAME_WORDS = ("ids", "none", TRANSLATED)
+NONE = "none"
+NAME_WORDS = ("ids", NONE, TRANSLATED)
 """What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
@@ -61,10 +62,12 @@ class Sources:
         """The task with the names that come with it."""
         if self.dataset:
             translated = self.names == TRANSLATED
-            return load_task(AlignmentTask, self.dataset, self.open_world, translated)
+            task = load_task(AlignmentTask, self.dataset, self.open_world, translated)
+            return task.without_links() if self.links == NONE else task
+        links = None if self.links == NONE else self.links or None
         others = (name or None for name in (self.test_links, self.valid_links, self.format))
-        task = AlignmentTask.read(self.left, self.right, self.links, *others)
-        if self.holdout and not len(task.test):
+        task = AlignmentTask.read(self.left, self.right, links, *others)
+        if self.holdout and links and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
         return task
 
@@ -122,6 +125,7 @@ def whole_paths(sources: AnySources) -> AnySources:
     for name, value in asdict(sources).items():
         apart = name == "format" or (name == "dataset" and is_named(value))
         apart |= name.endswith("names") and value in NAME_WORDS
+        apart |= name == "links" and value == NONE
         if isinstance(value, str) and value and not apart:
             found[name] = whole_path(value)
     return replace(sources, **found)

@@ -7,6 +7,7 @@ chosen and confidence is fitted. With ``training.refit`` a second pass uses ever
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
+from decentrl.training.names import best_name_weights, same_names, settled_names
 from decentrl.training.unlinked import (
     VALIDATED,
     Unlinked,
@@ -36,8 +38,12 @@ from decentrl.training.unlinked import (
 )
 from decentrl.views.base import Rows, TrainingData
 from decentrl.views.fused import FusedViews, Structures
+from decentrl.views.text import NameView
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
+LEAST_ROUNDS = 2
+"""Rounds of self-training after a start without links."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,7 @@ class Fitted:
     chosen: int  # how many rounds of self-training the vectors have had
     found: Ids  # the links that self-training added, int64[n, 2] in merged ids
     confidence: Confidence | None  # None without validation links
+    config: Config  # with what was chosen on validation links
 
 
 @dataclass(eq=False)
@@ -162,16 +169,17 @@ class Pass:
 
     def vectors(self, when: str) -> Tensor:
         """Every entity's vector over the ``known`` graph or the one there is ``now``."""
-        vectors = self.views.encode(self.structures[when], self._all_links())
+        vectors = self.views.encode(self.structures[when], self.all_links())
         if not all_finite(vectors):
             raise DivergedError("the trained vectors are not finite")
         return vectors
 
     def memory(self, when: str) -> Rows:
         """What newcomers read of all entities."""
-        return self.views.memory(self.structures[when], self._all_links())
+        return self.views.memory(self.structures[when], self.all_links())
 
-    def _all_links(self) -> Tensor:
+    def all_links(self) -> Tensor:
+        """The links known and found, int64[n, 2]."""
         return torch.from_numpy(np.concatenate((self.links, self.found)))
 
     def _train(self, epochs: int) -> None:
@@ -182,7 +190,7 @@ class Pass:
         links = np.concatenate((self.links, self.found))
 
         def relation_features() -> Tensor:
-            return views.seeds.relation_features(structures.of(views.seeds), self._all_links())
+            return views.seeds.relation_features(structures.of(views.seeds), self.all_links())
 
         data = TrainingData(context.known, links, relation_features)
         objective = views.encoder.objective(structures.of(views.encoder), data)
@@ -213,7 +221,7 @@ class Pass:
         if encoder is None or not len(self.valid) or not context.config.training.validates:
             return None
         pool = self.unlinked(np.union1d(context.seen, self.valid))
-        vectors = encoder.encode(self.structures["known"].of(encoder), self._all_links()).vectors
+        vectors = encoder.encode(self.structures["known"].of(encoder), self.all_links()).vectors
         ranks = held_out_ranks(vectors, pool, self.valid, context.config.matching)
         return summary(ranks, VALIDATED)
 
@@ -233,16 +241,20 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     Args:
         valid: held-out links, int64[n, 2] in merged ids; may be empty.
     """
-    config = context.config
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
-    chosen, confidence = config.self_training.rounds, None
+    chosen, confidence = context.config.self_training.rounds, None
     if not len(valid):
+        context.config = settled_names(context.config, context.known.texts is not None)
+        if not len(first.links):
+            first.found, chosen = _links_by_names(context), max(chosen, LEAST_ROUNDS)
         first.start(chosen)
     else:
         first.start()
+        context.config = _weigh_names(first)
+        first.views.weigh(context.config)
         chosen, rounds, confidence = _choose(first)
-        if config.training.refit:
+        if context.config.training.refit:
             final = Pass(context, np.concatenate((first.links, valid)), valid[:0], "refit")
             final.start(chosen)
     return Fitted(
@@ -253,7 +265,44 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         chosen,
         final.found,
         confidence,
+        context.config,
     )
+
+
+def _links_by_names(context: TrainingContext) -> Ids:
+    """Links to start from where none is known: pairs of names that are surely the same."""
+    if context.known.texts is None:
+        raise InputError(
+            "there is no training link, and names on both sides to start from are not there either",
+            remedy="give links, or names of both graphs",
+        )
+    view = NameView(context.config)
+    structure = context.structures["known"].of(view)
+    vectors = view.encode(structure, torch.from_numpy(NO_LINKS)).vectors
+    pool = Unlinked.of(context.known.n_left, NO_LINKS, NO_LINKS, context.seen)
+    links = same_names(vectors, pool)
+    if not len(links):
+        raise InputError("no two names are alike enough to start from", remedy="give some links")
+    logger.info("%d pairs of names to start from", len(links))
+    return links
+
+
+def _weigh_names(first: Pass) -> Config:
+    """The settings with the weights of names that suit the held-out links best."""
+    context, config = first.context, first.context.config
+    settings = settled_names(config, context.known.texts is not None)
+    if settings.names.weight == 0 or (config.names.weight >= 0 and config.names.translation >= 0):
+        return settings
+    unlinked = first.unlinked(np.union1d(context.seen, first.valid))
+    others = first.vectors("known")
+    structure = first.structures["known"].of(NameView(settings))
+    parts = [
+        NameView(replace(config, names=replace(settings.names, translation=share)))
+        .encode(structure, first.all_links())
+        .vectors
+        for share in (0.0, 1.0)
+    ]
+    return best_name_weights(config, others, (parts[0], parts[1]), unlinked, first.valid)
 
 
 def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:

@@ -134,6 +134,10 @@ class View(Encoder):
             out: where to put the vectors, [n, dim].
         """
 
+    def memory_of(self, structure: Any, links: Tensor) -> Rows:
+        """:meth:`encode` without the vectors, where these need not be made for the rest."""
+        return self.encode(structure, links)
+
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """Which neighbours the new vectors of a part are made of; weights of a row sum to 1.
 

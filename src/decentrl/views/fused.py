@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import Config
@@ -15,6 +16,7 @@ from decentrl.views.base import Attention, Rows, View, load_weights
 from decentrl.views.part import Part
 from decentrl.views.propagation import SeedView
 from decentrl.views.registry import make_view
+from decentrl.views.text import NameView
 
 
 @dataclass(eq=False)
@@ -35,24 +37,29 @@ class Structures:
 
 
 class FusedViews:
-    """The encoder that the settings name, if any, and seed propagation, if it has a weight.
+    """The encoder that the settings name, if any, and what else has a weight: seeds and names.
 
     Attributes:
         encoder: the trained view; None where seed propagation is all there is.
         seeds: the view by seed propagation; also where it has no weight, for its features.
+        names: the view by names, if it has a weight.
         parts: the views that vectors are made of, and their weights, which sum to 1.
     """
 
     def __init__(self, config: Config, n_entities: int, n_relations: int) -> None:
-        self.config = config
         self.encoder = make_view(config, n_entities, n_relations)
         self.seeds = SeedView(config)
+        self.weigh(config)
+
+    def weigh(self, config: Config) -> None:
+        """Weigh the views as these settings say, from now on."""
+        self.config = config
+        named = max(0.0, config.names.weight)  # below 0 it is still to be chosen
         weight = 1.0 if self.encoder is None else config.propagation.weight
-        self.parts: list[tuple[View, float]] = []
-        if self.encoder is not None:
-            self.parts.append((self.encoder, 1 - weight))
-        if weight:
-            self.parts.append((self.seeds, weight))
+        self.names = NameView(config) if named else None
+        weights = [(self.encoder, (1 - weight) * (1 - named)), (self.seeds, weight * (1 - named))]
+        weights.append((self.names, named))
+        self.parts = [(view, share) for view, share in weights if view is not None and share]
 
     @property
     def dim(self) -> int:
@@ -74,14 +81,16 @@ class FusedViews:
             if weight != 1:
                 place.mul_(weight**0.5)
             start += view.dim
+        if self.names is not None:  # without a name, the other views have all the weight
+            for block in torch.split(vectors, 2**14):
+                block.div_(block.norm(dim=1, keepdim=True).clamp(min=1e-12))
         return vectors
 
     def memory(self, structures: Structures, links: Tensor) -> Rows:
         """What newcomers will read of all entities; no vectors."""
         found = Rows(torch.empty(0))
         for view, _ in self.parts:
-            make = view.memory_of if isinstance(view, SeedView) else view.encode
-            rows = make(structures.of(view), links)
+            rows = view.memory_of(structures.of(view), links)
             found.memory.update(rows.memory)
             found.shared.update(rows.shared)
         return found
@@ -94,7 +103,8 @@ class FusedViews:
             for rows, (_, weight) in zip(made, self.parts, strict=True)
         ]
         memory = {name: rows for one in made for name, rows in one.memory.items()}
-        return Rows(torch.cat(scaled, 1), memory)
+        vectors = torch.cat(scaled, 1)
+        return Rows(vectors if self.names is None else F.normalize(vectors, dim=1), memory)
 
     def attentions(self, part: Part) -> list[Attention]:
         """Which neighbours new vectors are made of, each view with its weight."""

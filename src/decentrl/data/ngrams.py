@@ -1,0 +1,111 @@
+"""Character n-grams of names, as numbers: what the view of names reads.
+
+A name is folded (lower case, no accents, compatibility forms) and cut into words; each word gives
+its n-grams of 1 to 4 characters, the space before and after it counting as characters. An n-gram is
+a bucket of a hash, so that no list of n-grams has to be kept, and a new one needs no new place.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from decentrl.data.names import Names
+from decentrl.data.vocabulary import Ids
+
+LONGEST = 4
+"""Characters of the longest n-grams."""
+_AT_ONCE = 50_000  # names whose n-grams are sorted together
+_NO_WORD = re.compile(r"[\W_]+")
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+Counts = tuple[Ids, Ids, npt.NDArray[np.float32]]
+"""Rows of entities: where each begins, int64[n + 1], the buckets of all, and how often each."""
+
+
+def fold(text: str) -> str:
+    """A name as its words in lower case without accents, single spaces around each."""
+    text = unicodedata.normalize("NFKD", text.lower())
+    if not text.isascii():
+        text = "".join(x for x in text if not unicodedata.combining(x))
+    return f" {' '.join(_NO_WORD.sub(' ', text).split())} "
+
+
+def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
+    """The n-grams of each entity's names, and of these in Latin letters (extra ``text``).
+
+    An entity without a name has none; several names of one entity count together. ``n_buckets`` is
+    a power of 2.
+    """
+    entities = [np.empty(0, np.int64)]
+    buckets, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    texts, ids = names.texts, names.entities
+    start = 0
+    while start < len(ids):
+        # All names of an entity are counted in one piece.
+        last = min(start + _AT_ONCE, len(ids)) - 1
+        stop = int(np.searchsorted(ids, ids[last], "right"))
+        folded = [fold(x) for x in texts[start:stop].to_pylist()]
+        rows, cells = _hashed(*_with_latin(folded, ids[start:stop]), n_buckets)
+        keys, times = np.unique(rows * n_buckets + cells, return_counts=True)
+        entities.append(keys // n_buckets)
+        buckets.append(keys % n_buckets)
+        counts.append(times.astype(np.float32))
+        start = stop
+    indptr = np.searchsorted(np.concatenate(entities), np.arange(n_entities + 1))
+    return indptr.astype(np.int64), np.concatenate(buckets), np.concatenate(counts)
+
+
+def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:
+    """The names, and those in other scripts once more in Latin letters."""
+    foreign = [i for i, x in enumerate(folded) if not x.isascii()]
+    if not foreign:
+        return folded, ids
+    try:
+        from anyascii import anyascii
+    except ImportError:
+        warnings.warn(
+            "names in other scripts are compared as they are, not in Latin letters as well; "
+            "pip install 'decentrl[text]' for that",
+            stacklevel=2,
+        )
+        return folded, ids
+    latin = [fold(anyascii(folded[i])) for i in foreign]
+    return [*folded, *latin], np.concatenate((ids, ids[foreign]))
+
+
+def _hashed(words: Iterable[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
+    """The entity and the bucket of every n-gram of folded names."""
+    texts = list(words)
+    letters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+    owner = np.repeat(np.arange(len(texts)), [len(x) for x in texts])
+    space = letters == ord(" ")
+    rows, cells = [], []
+    code = np.zeros(len(letters), np.uint64)
+    whole = np.ones(len(letters), bool)  # whether a window that begins here is inside one word
+    for n in range(1, LONGEST + 1):
+        if len(letters) < n:
+            break
+        size = len(letters) - n + 1
+        code, whole = code[:size], whole[:size]
+        if n > 2:
+            whole = whole & ~space[n - 2 : n - 2 + size]
+        whole = whole & (owner[:size] == owner[n - 1 :])
+        code = _mixed(code * _FIRST + letters[n - 1 :].astype(np.uint64) + np.uint64(1))
+        kept = whole & ~space[:size] if n == 1 else whole
+        rows.append(ids[owner[:size][kept]])
+        cells.append((code[kept] >> np.uint64(65 - n_buckets.bit_length())).astype(np.int64))
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(rows), np.concatenate(cells)
+
+
+def _mixed(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A hash of 64-bit numbers in which every bit depends on every other."""
+    code = (code ^ (code >> np.uint64(30))) * _SECOND
+    return code ^ (code >> np.uint64(31))
