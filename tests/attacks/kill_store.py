@@ -162,8 +162,8 @@ def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
             wrong += differences(store, seen)
             seen = last
             looks.add(seen)
+    _, status = os.waitpid(child, 0)  # it says a last number after the store has it
     os.close(read_end)
-    _, status = os.waitpid(child, 0)
     return {"trials": len(looks), "code": os.waitstatus_to_exitcode(status), "wrong": wrong}
 
 

@@ -213,3 +213,17 @@ def test_a_predictor_answers_with_names(
     new = tmp_path / "new"
     assert decentrl("refit", run, "--share", "0.5", "-o", new).code == 0
     assert json.loads(decentrl("neighbours", new, "Xenia", "--json").out)
+
+
+def test_a_terminal_shows_names_with_identifiers_and_obeys_none(
+    decentrl: Command, named: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    labels = [f"{LEFT}{i}" for i in range(5)]
+    done = decentrl("match", named, *labels, "--language", "fr")
+    assert f"Famille <{LEFT}3>" in done.out
+    assert f"red [bold]x[/bold] [31m <{LEFT}4>" in done.out
+    assert "left_name" not in done.out
+    assert "\x1b[31m" not in done.out
+    assert "\u202e" not in done.out

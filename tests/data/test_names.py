@@ -6,11 +6,12 @@ import hashlib
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decentrl.data.names import LONGEST, NO_NAMES, Names, names_from_ids
+from decentrl.data.names import LONGEST, NO_NAMES, Names, clean, names_from_ids
 from decentrl.data.vocabulary import Vocabulary
 
 row = st.tuples(
@@ -84,6 +85,22 @@ def test_a_name_of_a_megabyte_is_cut_and_one_of_nothing_dropped() -> None:
     found = names([(0, "x" * 1_000_000, "", False), (1, "\r\n\t\x00\u2028", "", False)])
     assert [len(text) for text, _ in found.of(0)] == [LONGEST]
     assert found.of(1) == []
+
+
+@given(st.lists(st.text(), max_size=5), st.integers(995, 1005))
+def test_what_is_clean_stays_as_it_is(texts: list[str], spaces: int) -> None:
+    """Or a bundle could not be read again."""
+    given = pa.array([*texts, "x" * spaces + " y", "😀" * spaces], pa.string())
+    once = clean(given)
+    assert clean(once).equals(once)
+    assert all(
+        len(text) <= LONGEST and text.isprintable() for text in once[len(texts) :].to_pylist()
+    )
+
+
+def test_what_would_reverse_the_text_after_it_is_dropped() -> None:
+    found = names([(0, "\u202eabc\u202c \u2067x\u2069y", "", False)])
+    assert found.shown([0]) == ["abc x y"]
 
 
 def test_right_to_left_emoji_and_html_stay_as_they_are() -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 LONGEST = 1000
 """Characters that are kept of a name or of an attribute's value."""
-_BLANK = r"[\pZ\p{Cc}]+"  # white space and control characters
+# White space, control characters, and what turns the direction of text around beyond its end.
+_BLANK = r"[\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}]+"
 _LAST = r"(?s)^(?:.*?/(?:resource|wiki)/(.+?)|.*[/#]([^/#]+))[/#]*$"
 _TAG = r"^[a-z]{1,8}(-[a-z0-9]{1,8})*$"
 
@@ -194,7 +195,8 @@ def names_from_ids(entities: Vocabulary) -> Names:
 def clean(texts: pa.Array) -> pa.Array:
     """Texts in one line each: white space and control characters become one space.
 
-    At most 1,000 characters of each are kept.
+    So do those that make a terminal write backwards; marks of direction stay. At most 1,000
+    characters of each are kept.
     """
     texts = pc.replace_substring_regex(texts, _BLANK, " ")
     texts = pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, LONGEST)

@@ -101,7 +101,7 @@ def _statements(
     try:
         for number, statement in enumerate(ox.parse(data.removeprefix(b"\xef\xbb\xbf"), form)):
             if isinstance(statement.object, ox.Literal):
-                subject, predicate = label(statement.subject), statement.predicate.value
+                subject, predicate = label(statement.subject), sys.intern(statement.predicate.value)
                 literals.append((subject, predicate, *_literal(statement.object)))
                 size += sum(map(len, literals[-1]))
                 limit.check(size)
@@ -128,4 +128,4 @@ def _statements(
 def _literal(literal: Any) -> tuple[str, str, str]:
     """Value, language and datatype of a literal; of a very long value what can be kept of it."""
     value = literal.value[: 10 * LONGEST]
-    return value, literal.language or "", sys.intern(literal.datatype.value)
+    return value, sys.intern(literal.language or ""), sys.intern(literal.datatype.value)

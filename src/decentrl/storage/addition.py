@@ -105,7 +105,8 @@ class Growth:
         if not np.isfinite(self.rows).all():
             raise ValueError("a row has a number that is not finite")
         for part in (self.literals.names, self.literals.attributes):
-            check_columns(part.to_arrow(), self.first + len(self.labels))
+            if len(part):
+                check_columns(part.to_arrow(), self.first + len(self.labels))
 
     def pieces(self) -> Iterator[bytes]:
         """What is kept beside the line, in the order in which :meth:`from_pieces` reads it."""
