@@ -1,6 +1,6 @@
 """What names give on DBP15K, beside structure alone.
 
-    DECENTRL_DATA=... python benchmarks/names_table.py [--seeds 5] [--jobs 1] [--print]
+    DECENTRL_DATA=... PYTHONPATH=. python benchmarks/names_table.py [--seeds 5] [--jobs 1] [--print]
                       [--tables names damaged start self] [--pairs zh-en] [--preset strong]
 
 Tables: ``names`` with names as they are (of identifiers, FR-EN, ZH-EN and JA-EN) and translated by
@@ -163,7 +163,8 @@ def print_table(table: str, rows: list[list[Job]], folder: Path, structure: Stor
             if (result := structure.get(Run("alignment", f"dbp15k/{first.pair}", first.preset,
                                             settings, unseen, seed)))
         ]  # fmt: skip
-        chosen = ", ".join(f"{fmean(x[key] for x in done):.2f}" for key in ("weight", "translation"))
+        means = (fmean(x[key] for x in done) for key in ("weight", "translation"))
+        chosen = ", ".join(f"{mean:.2f}" for mean in means)
         for subset in subsets:
             at = {"direction": "left-right", "candidates": "test", "subset": subset}
             cells = [cell([x["results"] for x in done], matcher=m, **at)
