@@ -98,7 +98,7 @@ def do(job: Job, folder: Path) -> str:
     started = time.perf_counter()
     try:
         changes = ["self_training.rounds=3"] * job.self_train
-        aligner = Aligner.from_preset(job.preset, changes, seed=job.seed).fit(read(job))
+        aligner = Aligner.from_preset(job.preset, *changes, seed=job.seed).fit(read(job))
         rows = aligner.evaluate(candidates=("test",)).rows
     except DecentRLError as error:
         return str(error)
