@@ -41,6 +41,17 @@ def test_signals(
     assert attack.clean, story["wrong"]
 
 
+@pytest.mark.trials(20, 200)
+def test_interrupted_at_any_line_of_the_shell(
+    growing: dict[str, Path], trials: int, script: Any, tally: Any
+) -> None:
+    attack = tally("SIGINT at any line of the shell")
+    story = script("interrupt_sweep.py", trials, "log", growing["run"], "--json")
+    attack.take(story)
+    assert story["lines"] > 100
+    assert attack.clean, story["wrong"]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.trials(1, 30)
 def test_the_real_command_interrupted_while_it_starts_or_works(

@@ -83,12 +83,16 @@ def test_overwrite_killed_at_any_moment(
         ), f"{where}: {reading.err}"
         if i % 4 < 2:
             resumed = decentrl("align", "--resume", "--device", "cpu", "-o", run)
-            assert resumed.code == 0 or contents(run) == old or "is finished" in resumed.err, where
+            assert resumed.code == 0 or "is finished" in resumed.err, f"{where}: {resumed.err}"
         else:
             again = decentrl(*align, "--seed", "1", "--overwrite", "-o", run)
             assert again.code == 0, f"{where}: {again.err}"
-        if contents(run) != old:
-            found.lost += json.loads((run / "results.json").read_bytes())["seed"] != 1
+        now = contents(run)
+        if now != old:
+            found.lost += json.loads(now["results.json"])["seed"] != 1
+            if now.keys() != old.keys():
+                found.silent += 1
+                print(where, sorted(now.keys() ^ old.keys()))
         assert {path.name for path in place.iterdir()} == {"run", "run.replaced"}, where
         assert contents(place / "run.replaced") == old, f"{where}: the user's own folder is gone"
     assert found.clean
@@ -118,6 +122,17 @@ def test_what_a_killed_command_has_not_deleted_is_in_nobodys_way(
     assert decentrl("info", run).code == 0
     assert decentrl(*align, "--seed", "1", "--overwrite", "-o", run).code == 0
     assert {path.name for path in run.iterdir()} == {path.name for path in old_run.iterdir()}
+
+
+def test_what_a_killed_command_has_not_deleted_is_deleted_by_the_next_one(
+    decentrl: Callable[..., Any], align: list[str], old_run: Path, tmp_path: Path
+) -> None:
+    """It was killed after the new run was finished, while it deleted the old one."""
+    for name in ("before-overwrite", ".before-overwrite.old"):
+        run = shutil.copytree(old_run, tmp_path / name)
+        shutil.copytree(old_run, run / name)
+        assert "this run is finished" in decentrl("align", "--resume", "-o", run).err
+        assert contents(run) == contents(old_run)
 
 
 @pytest.mark.trials(10, 200)

@@ -18,7 +18,7 @@ import pytest
 from decentrl.aligner import Aligner
 from decentrl.config import Config, PredictionConfig
 from decentrl.config.settings import section_names
-from decentrl.errors import BundleError, DecentRLError, InputError
+from decentrl.errors import BundleError, DecentRLError, DivergedError, InputError
 from decentrl.predictor import Predictor
 from decentrl.runs.folder import making
 from decentrl.runs.report.collect import make_report, pick_samples
@@ -243,18 +243,64 @@ def test_what_cannot_be_learned_leaves_nothing(tmp_path: Path, sources: Sources)
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
+def diverge(*_: Any, **__: Any) -> Any:
+    raise DivergedError("the scores are not finite")
+
+
+@pytest.mark.parametrize("place", ["fit", "evaluate", "match", "save"])
+@pytest.mark.parametrize("replaces", [False, True])
+def test_nothing_is_left_of_a_training_that_diverges(
+    tmp_path: Path, sources: Sources, world_run: Path, monkeypatch: pytest.MonkeyPatch,
+    place: str, replaces: bool,
+) -> None:  # fmt: skip
+    """Whenever it is noticed; its checkpoint would only diverge again."""
+    run = tmp_path / "run"
+    if replaces:
+        shutil.copytree(world_run, run)
+    before = names(run) if replaces else None
+    fit = Aligner.fit
+
+    def fit_and_diverge(self: Aligner, *arguments: Any, **more: Any) -> None:
+        fit(self, *arguments, **more)
+        diverge()
+
+    monkeypatch.setattr(Aligner, place, fit_and_diverge if place == "fit" else diverge)
+    often = config("training.checkpoint_every=0")
+    with pytest.raises(DivergedError):
+        make_run(sources, often, run, device="cpu", overwrite=replaces)
+    assert (names(run) if replaces else list(tmp_path.iterdir())) == (before or [])
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_nothing_is_left_of_a_training_that_diverges_once_resumed(
+    tmp_path: Path, sources: Sources, world_run: Path, monkeypatch: pytest.MonkeyPatch,
+    replaces: bool,
+) -> None:  # fmt: skip
+    run = tmp_path / "run"
+    if replaces:
+        shutil.copytree(world_run, run)
+    before = names(run) if replaces else None
+    start_and_kill(sources, run, overwrite=replaces)
+    assert (run / "checkpoint").exists()
+    monkeypatch.setattr(Aligner, "match", diverge)
+    often = config("training.checkpoint_every=0")
+    with pytest.raises(DivergedError):
+        make_run(sources, often, run, device="cpu", resume=True)
+    assert names(run) == (before or names(tmp_path / "absent"))
+
+
 class Killed(BaseException):
     """Not one of ours, as a kill is not."""
 
 
-def start_and_kill(sources: Sources, folder: Path, *settings: str) -> None:
+def start_and_kill(sources: Sources, folder: Path, *settings: str, overwrite: bool = False) -> None:
     def on_epoch(row: Row) -> None:
         if row["epoch"] == 2:
             raise Killed
 
     used = config("training.checkpoint_every=0", *settings)
     with pytest.raises(Killed):
-        make_run(sources, used, folder, device="cpu", on_epoch=on_epoch)
+        make_run(sources, used, folder, device="cpu", on_epoch=on_epoch, overwrite=overwrite)
 
 
 def test_a_run_is_not_resumed_over_other_data(
@@ -344,7 +390,7 @@ def test_runs_of_seeds_are_replaced_if_nothing_else_is_there(
     for name in ("one", "many", "absent"):
         with making(tmp_path / name, overwrite=True):
             left = {path.name for path in (tmp_path / name).iterdir()}
-            assert left == {"lock"} | ({"before-overwrite"} if name != "absent" else set())
+            assert left == ({"before-overwrite"} if name != "absent" else set())
         assert [*tmp_path.glob(f"{name}/*")] == []
 
 

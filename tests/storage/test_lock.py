@@ -13,7 +13,7 @@ import pytest
 
 from decentrl.storage import files, lock
 from decentrl.storage.additions import Store
-from decentrl.storage.lock import locked_file
+from decentrl.storage.lock import locked_file, locked_folder
 
 HOLDER = """
 import sys, time
@@ -46,6 +46,27 @@ def test_the_locked_file_keeps_its_content_and_can_be_read(tmp_path: Path) -> No
         assert free
         assert file.read_text() == "seed = 0\n"
     assert file.read_text() == "seed = 0\n"
+
+
+FOLDER_HOLDER = (
+    HOLDER.replace("locked_file(", "locked_folder(")
+    .replace("import locked_file", "import locked_folder")
+    .replace("argv[1])", 'argv[1]), "lock"')
+)
+
+
+def test_a_killed_holder_of_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FOLDER_HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with locked_folder(tmp_path, "lock") as free:
+            assert not free
+        holder.kill()
+        holder.wait()
+    assert list(tmp_path.iterdir()) == []
+    with locked_folder(tmp_path, "lock") as free:
+        assert free
 
 
 class Windows:
@@ -88,6 +109,14 @@ def test_the_way_of_windows(windows: Windows, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locked_file(file):
         raise ZeroDivisionError
     assert not windows.held
+
+
+def test_a_folder_is_locked_by_a_file_in_it_on_windows(windows: Windows, tmp_path: Path) -> None:
+    with locked_folder(tmp_path, "lock") as first, locked_folder(tmp_path, "lock") as second:
+        assert (first, second) == (True, False)
+        assert windows.held
+    assert not windows.held
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_a_store_has_one_writer_on_windows(windows: Windows, tmp_path: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+INTERRUPTED = 130
+"""The exit code after SIGINT."""
 
 
 def entry() -> None:
@@ -15,20 +20,56 @@ def entry() -> None:
     ``os._exit`` skips the clean-up of other libraries' threads, one of which has been seen to
     abort a process after its work was done.
     """
-    from decentrl.cli.streams import open_standard_files
-
-    open_standard_files()
-    code = 0
     try:
-        main()
+        # Python's own handler raises KeyboardInterrupt wherever it may be, also where nothing
+        # catches it. Before and after the command nothing is cleaned up: there SIGINT ends the
+        # process.
+        _set_handler(signal.default_int_handler, _end_interrupted)
+        sys.unraisablehook = _interrupt_again
+        from decentrl.cli.streams import open_standard_files
+
+        open_standard_files()
+        code = 0
+        try:
+            main()
+        finally:
+            _set_handler(signal.default_int_handler, _end_interrupted)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:  # before a command has begun
-        code = 130
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _set_handler(old: Any, new: Any) -> None:
+    """Replace a handler of SIGINT by another; where it is ignored, it stays so."""
+    if signal.getsignal(signal.SIGINT) is old:
+        signal.signal(signal.SIGINT, new)
+
+
+def _end_interrupted(*_: object) -> None:
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Interrupt once more where the first time fell into a destructor or callback.
+
+    Python drops what is raised there, after printing its traceback.
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        from threading import Timer
+
+        # Later, as Python would drop what is raised in this function, too.
+        again = Timer(0.01, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def main() -> None:
@@ -37,6 +78,8 @@ def main() -> None:
     def app() -> None:
         from decentrl.cli.commands import app
 
+        # From here on, what is half done is cleaned up on the way out.
+        _set_handler(_end_interrupted, signal.default_int_handler)
         app()
 
     with safe_streams():
@@ -53,6 +96,8 @@ def run_app(app: Callable[[], object]) -> None:
     try:
         app()
     except Exception as error:
+        if _is_interruption(error):
+            sys.exit(INTERRUPTED)
         if os.environ.get(DEBUG):
             import traceback
 
@@ -60,3 +105,10 @@ def run_app(app: Callable[[], object]) -> None:
         line = printable(line_of(error)).replace("\n", r"\n")
         print(f"error: {line}", file=sys.stderr)
         sys.exit(2)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Whether an error was made of a KeyboardInterrupt, as an import in C makes an ImportError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -19,7 +19,7 @@ from decentrl.cli.console import Results, plain_console, print_json, print_lines
 from decentrl.cli.printers import PRINTERS
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
-from decentrl.runs.folder import RESULTS, making, put_back, refuse_existing
+from decentrl.runs.folder import RESULTS, making, refuse_existing, tidy
 from decentrl.runs.report.collect import pick_samples
 from decentrl.runs.sources import Grown, whole_path, whole_paths
 from decentrl.storage.files import ASIDE
@@ -67,7 +67,7 @@ class Plan:
             raise ConfigError("--resume keeps a run and --overwrite does not; give one of them")
         whole_path(self.output)  # a name that cannot be kept is refused before any work
         whole_paths(self.sources)
-        put_back(self.output)
+        tidy(self.output)
         plan = self._begun() if self.resume else self
         console, printer = wide_console(stderr=self.as_json), PRINTERS[kind_for(plan.config).name]
         # Seeds have a folder of their own each, in one that is replaced whole.

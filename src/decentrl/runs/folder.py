@@ -2,7 +2,8 @@
 
 ``--overwrite`` moves what is there into a folder inside, ``before-overwrite``, and deletes that
 once the new run is finished. Killed before the new run has begun, the old one is put back by the
-next command that trains; killed later, both are there, and ``--resume`` goes on with the new one.
+next command that trains; killed later, both are there, and ``--resume`` goes on with the new one;
+killed at the end, the next command that trains deletes what is left of the old one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from pathlib import Path
 from decentrl.errors import InputError
 from decentrl.growth.learned import STORE
 from decentrl.storage.files import ASIDE, MOVING
-from decentrl.storage.lock import locked_file
+from decentrl.storage.lock import locked_file, locked_folder
 from decentrl.storage.store_file import LOCK as STORE_LOCK
 
-CONFIG, RESULTS, LOCK = "config.toml", "results.json", "lock"
+CONFIG, RESULTS = "config.toml", "results.json"
+LOCK = "lock"
+"""The file that is locked where a folder cannot be (Windows)."""
 _GONE = f"{MOVING}.old"
 """Where what was put aside is deleted: what is called ``before-overwrite`` is whole."""
 
@@ -40,19 +43,21 @@ def making(folder: Path, overwrite: bool = False) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            if overwrite and _is_aside(folder):
-                if isinstance(error, Exception):  # what was interrupted can be resumed
-                    clear(folder)
-                _put_back(folder)
+            # What was interrupted can be resumed.
+            if overwrite and _is_aside(folder) and isinstance(error, Exception):
+                clear(folder)
+            _put_back(folder)
             raise
         _drop_aside(folder)
 
 
-def put_back(folder: Path) -> None:
-    """Put back a run if a command that was to replace it was killed before it began another."""
-    if _is_aside(folder) or (folder / MOVING).is_dir():
+def tidy(folder: Path) -> None:
+    """End what a killed command has begun: put a run back, or delete one that was replaced."""
+    if _is_aside(folder) or (folder / MOVING).is_dir() or (folder / _GONE).is_dir():
         with _locked(folder):
             _put_back(folder)
+            if not _is_aside(folder) or (folder / RESULTS).exists():
+                _drop_aside(folder)
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def _locked(folder: Path) -> Iterator[None]:
             while free is None:
                 folder.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # another process has given up and removed it
-                    free = stack.enter_context(locked_file(folder / LOCK, remove=True))
+                    free = stack.enter_context(locked_folder(folder, LOCK))
         except OSError as error:
             raise InputError(f"cannot make this folder ({error.strerror})", file=folder,
                              remedy="choose another -o") from None  # fmt: skip
@@ -77,7 +82,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            stack.close()
+            # Under the lock: another process that waits for it makes the folder again.
             with suppress(OSError):  # until one that is not empty
                 for path in new:
                     path.rmdir()

@@ -19,7 +19,13 @@ import pyarrow.parquet as pq
 
 from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
-from decentrl.errors import BundleError, ConfigError, DecentRLError, InputError
+from decentrl.errors import (
+    BundleError,
+    ConfigError,
+    DecentRLError,
+    DivergedError,
+    InputError,
+)
 from decentrl.runs.folder import CONFIG, RESULTS, clear, making, refuse_existing
 from decentrl.runs.machine import device_name, peak_memory
 from decentrl.runs.report.collect import make_report
@@ -100,7 +106,7 @@ def make_run(
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
-    with making(folder, overwrite):
+    with making(folder, overwrite), _cleared_if_diverged(folder):
         with _begun(folder, sources, model.config, task, resume):
             if on_start is not None:
                 on_start(task)
@@ -201,6 +207,16 @@ def _begun(
         lost = isinstance(error, DecentRLError) or not (folder / "checkpoint").exists()
         if not resume and lost:
             clear(folder)
+        raise
+
+
+@contextmanager
+def _cleared_if_diverged(folder: Path) -> Iterator[None]:
+    """Leave nothing of a run that diverged: from its checkpoint it would diverge again."""
+    try:
+        yield
+    except DivergedError:
+        clear(folder)
         raise
 
 

@@ -1,4 +1,4 @@
-"""An exclusive lock on a file, which the system takes back when a process ends or is killed.
+"""An exclusive lock on a file or folder, which the system takes back when a process ends.
 
 ``fcntl.flock`` on Linux and macOS, ``msvcrt.locking`` on Windows. The library ``filelock`` is not
 used because it truncates the file it locks.
@@ -24,32 +24,42 @@ _BYTE = 1 << 30
 
 
 @contextmanager
-def locked_file(path: Path, remove: bool = False) -> Iterator[bool]:
-    """Hold the lock of a file, made if there is none; yields False if another process has it.
+def locked_file(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file, made if there is none; yields False if another process has it."""
+    with _locked(path, os.O_RDWR | os.O_CREAT) as free:
+        yield free
 
-    Args:
-        remove: the file, before the lock is given back (Windows keeps it).
+
+@contextmanager
+def locked_folder(path: Path, name: str) -> Iterator[bool]:
+    """Hold the lock of a folder; yields False if another process has it.
+
+    The folder itself is locked, so a killed process leaves nothing behind. Windows cannot lock a
+    folder: there it is the file ``name`` inside.
     """
-    descriptor, free = _open_and_lock(path)
+    with locked_file(path / name) if fcntl is None else _locked(path, os.O_RDONLY) as free:
+        yield free
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[bool]:
+    descriptor, free = _open_and_lock(path, how)
     try:
         yield free
     finally:
-        if free and remove:
-            with suppress(OSError):
-                path.unlink()
         if free and fcntl is None:  # closing alone would release it some time later
             _windows_lock(descriptor, "LK_UNLCK")
         os.close(descriptor)
 
 
-def _open_and_lock(path: Path) -> tuple[int, bool]:
-    """An open file, and whether it is locked now.
+def _open_and_lock(path: Path, how: int) -> tuple[int, bool]:
+    """What a path leads to, opened, and whether it is locked now.
 
-    It is the one that the path leads to: one that was removed or moved away meanwhile is left, as
-    a later process would lock another file.
+    It is what the path leads to afterwards, too: one that was removed or moved away meanwhile is
+    left, as a later process would lock another one.
     """
     while True:
-        descriptor, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o666), False
+        descriptor, free = os.open(path, how, 0o666), False
         with suppress(BlockingIOError, PermissionError):
             if fcntl is None:
                 _windows_lock(descriptor, "LK_NBLCK")
