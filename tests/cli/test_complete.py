@@ -199,7 +199,7 @@ def test_overwrite_replaces_runs_and_bad_input_does_not_cost_them(
         (("--test", "t.tsv", "--dataset", "wn18"), "give either --dataset or files, not both"),
         (("a.tsv", "--open-world"), "--open-world needs --dataset"),
         (("--dataset", "world"), "world is two graphs, prediction needs one"),
-        (("a.tsv", "--set", "matching.csls_k=3"), "no settings section 'matching'"),
+        (("a.tsv", "--set", "matching.keep=3"), "no settings section 'matching'"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

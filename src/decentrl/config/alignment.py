@@ -176,8 +176,9 @@ class SelfTraining:
 
 @dataclass(frozen=True)
 class MatchingConfig:
+    csls_k: ClassVar[int] = 2  # neighbours in CSLS
+
     matcher: Literal["cosine", "csls", "sinkhorn"] = setting("sinkhorn", "what `match` ranks by")
-    csls_k: int = setting(2, "neighbours in CSLS", at_least=1)
     temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4, at_most=1e4)
     iterations: int = setting(30, "of Sinkhorn", at_least=1, at_most=10_000)
     keep: int = setting(

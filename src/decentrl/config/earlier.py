@@ -51,6 +51,12 @@ def upgraded(settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         for name in _COORDINATES:
             if part.get(name) and kept.get("rounds"):
                 raise _gone(f"self_training.{name}={part[name]}")
+    if not settings.folder:
+        values.setdefault("names", {"weight": 0.0, "translation": 0.0})
+        if isinstance(part := values.get("matching"), Mapping):
+            values["matching"] = {key: value for key, value in part.items() if key != "csls_k"}
+            if (k := part.get("csls_k", 2)) != settings.matching.csls_k:
+                raise _gone(f"matching.csls_k={k}")
     signs = [("model", "norm"), ("model", "own_dropout")]  # every one had these
     signs += [("training", "refit")] if settings.folder else []
     if not any(name in values.get(section, ()) for section, name in signs):

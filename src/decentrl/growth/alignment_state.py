@@ -78,6 +78,8 @@ class AlignmentState(Learned):
         relations = len(left.relations) + len(right.relations)
         views = FusedViews(bundle.config, entities, relations)
         weights = {} if views.encoder is None else views.encoder.state_dict()
+        if views.names is not None and bundle.memory:
+            views.names.check(bundle.memory)
         return weights, views.dim, views.memories, len(FEATURES)
 
     @classmethod

@@ -6,6 +6,7 @@ is how names in two languages meet. Where both sides share a language, they shar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +31,8 @@ from decentrl.nn.text import (
 from decentrl.views.base import Attention, Rows, View
 from decentrl.views.part import Part
 
-SHARED, OWN, COEFFICIENTS = "names.rarity", "names.left_rarity", "names.coefficients"
-LINKED = ("names.indptr", "names.buckets", "names.counts")
+SHARED, OWN, COEFFICIENTS = "name_rarity", "left_rarity", "translations"
+LINKED = ("name_rows", "name_buckets", "name_counts")
 """Names of memories: rarity on both sides and on the left, and the map with the names it reads."""
 
 
@@ -109,6 +110,32 @@ class NameView(View):
         mapped = translated(Weighted.of(rows, shared[OWN]), linked, shared[COEFFICIENTS].to(device))
         return F.normalize((1 - self.translation) * direct + self.translation * mapped, dim=-1)
 
+    def check(self, memory: Mapping[str, Tensor]) -> None:
+        """A :class:`ValueError` unless what was stored is what :meth:`memory_of` makes.
+
+        Args:
+            memory: tensors by name.
+        """
+        wanted = {SHARED: (torch.float32, [N_BUCKETS]), OWN: (torch.float32, [N_BUCKETS])}
+        if COEFFICIENTS in memory:
+            k, n = (memory[name].shape[0] for name in (COEFFICIENTS, LINKED[1]))
+            wanted |= {
+                COEFFICIENTS: (torch.float32, [k, self.dim]),
+                LINKED[0]: (torch.int64, [k + 1]),
+                LINKED[1]: (torch.int64, [n]),
+                LINKED[2]: (torch.float32, [n]),
+            }
+        for name, (dtype, shape) in wanted.items():
+            if name not in memory or (memory[name].dtype, [*memory[name].shape]) != (dtype, shape):
+                raise ValueError(f"memory: {name} is missing, or of another shape")
+        if COEFFICIENTS not in memory:
+            return
+        rows, buckets, counts = (memory[name] for name in LINKED)
+        ordered = bool((rows.diff() >= 0).all()) and rows[0] == 0 and rows[-1] == len(buckets)
+        inside = bool(((buckets >= 0) & (buckets < N_BUCKETS)).all() and (counts >= 1).all())
+        if not ordered or not inside:
+            raise ValueError("memory: the names of the links are none")
+
     def newcomers(self, part: Part) -> Rows:
         n = len(part.hood.entities)
         if part.texts is None or not n:
@@ -116,7 +143,7 @@ class NameView(View):
         shared = {
             name: tensor if name in LINKED else tensor.to(part.device)
             for name, tensor in part.shared.items()
-            if name.startswith("names.")
+            if name in (SHARED, OWN, COEFFICIENTS, *LINKED)
         }
         return Rows(self._vectors(part.texts, shared, left=part.side != "right"))
 
