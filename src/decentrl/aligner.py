@@ -40,7 +40,7 @@ from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.running import cuda_devices
-from decentrl.training.fitting import TrainingContext, fit_alignment, planned_epochs
+from decentrl.training.fitting import NO_LINKS, TrainingContext, fit_alignment, planned_epochs
 from decentrl.training.loop import Row
 from decentrl.training.progress import progress_bar
 
@@ -70,6 +70,7 @@ class Aligner(GrowingModel[AlignmentState]):
     def __init__(self, config: Config, device: str | torch.device = "auto") -> None:
         super().__init__(config, device)
         self.rounds: list[dict[str, float]] = []
+        self.started = NO_LINKS
         self.chosen_rounds = 0
 
     # Learning
@@ -131,6 +132,7 @@ class Aligner(GrowingModel[AlignmentState]):
         self._swap(AlignmentState.from_fitted(self.device, task, fitted))
         self.history = fitted.history
         self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
+        self.started = fitted.started - np.array([0, known.n_left])
         self.seconds["train"] = time.perf_counter() - started
         return self
 
@@ -217,6 +219,17 @@ class Aligner(GrowingModel[AlignmentState]):
         if name not in MATCHERS:
             raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
         return name
+
+    def start_links(self, most: int = 10) -> tuple[int, list[tuple[str, str]]]:
+        """How many pairs of names a training without known links began with, and some of them."""
+        some = self.started[np.linspace(0, len(self.started) - 1, most).astype(int)]
+        if len(self.started) <= most:
+            some = self.started
+        left, right = (
+            graph.names.shown(ids)
+            for graph, ids in zip((self.task.left, self.task.right), some.T, strict=True)
+        )
+        return len(self.started), list(zip(left, right, strict=True))
 
     # How good it is
 

@@ -50,6 +50,11 @@ def _print_links(console: Console, results: Results) -> None:
         groups.append(lines)
     places = ("direction", "among", *(["entities"] if parts else []), "matcher")
     console.print(_metric_table(_heading(results), places, LINK_METRICS, groups))
+    if started := results.get("started_from_names"):
+        some = ", ".join(f"{left} = {right}" for left, right in started["for_example"][:5])
+        print_lines(
+            console, f"no known link: began with {started['pairs']:,} pairs of names ({some})"
+        )
     training = results.get("self_training")
     if training and len(training["validation"]) > 1:
         tried = " ".join(f"{row['hits@1']:.3f}" for row in training["validation"])

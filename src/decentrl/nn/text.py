@@ -19,7 +19,7 @@ from decentrl.nn.aggregate import weighted_sum
 
 RIDGE = 0.5
 """Penalty of the map between two languages."""
-MOST_LINKS = 8192
+MOST_LINKS = 5000
 """Links that the map is learned from, at most."""
 _COLUMNS = 128  # of a product that are made at once
 

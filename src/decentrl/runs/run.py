@@ -57,6 +57,12 @@ class Job:
     found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
 
 
+def _started(aligner: Any) -> dict[str, Any]:
+    """The links by names that a training without known links began with, if it did."""
+    count, some = aligner.start_links()
+    return {"started_from_names": {"pairs": count, "for_example": some}} if count else {}
+
+
 JOBS = {
     "aligner": Job(
         sources=Sources,
@@ -65,7 +71,8 @@ JOBS = {
         tested=lambda aligner: aligner.test_matches(),
         answers=lambda aligner: aligner.match(top=1),
         found=lambda aligner, _: {
-            "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds}
+            "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
+            **_started(aligner),
         },
     ),
     "predictor": Job(

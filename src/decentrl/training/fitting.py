@@ -7,7 +7,6 @@ chosen and confidence is fitted. With ``training.refit`` a second pass uses ever
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -45,7 +44,6 @@ FEWEST_NAMED = 10
 """Held-out links between two names that the weights of names are chosen by, at least."""
 LEAST_ROUNDS = 2
 """Rounds of self-training after a start without links."""
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +58,7 @@ class Fitted:
     found: Ids  # the links that self-training added, int64[n, 2] in merged ids
     confidence: Confidence | None  # None without validation links
     config: Config  # with what was chosen on validation links
+    started: Ids  # links by names that a training without known links began with
 
 
 @dataclass(eq=False)
@@ -245,11 +244,12 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     """
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
-    chosen, confidence = context.config.self_training.rounds, None
+    chosen, confidence, started = context.config.self_training.rounds, None, NO_LINKS
     if not len(valid):
         context.config = settled_names(context.config, context.known.texts is not None)
         if not len(first.links):
-            first.found, chosen = _links_by_names(context), max(chosen, LEAST_ROUNDS)
+            first.found = started = _links_by_names(context)
+            chosen = max(chosen, LEAST_ROUNDS)
         first.start(chosen)
     else:
         first.start()
@@ -268,6 +268,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         final.found,
         confidence,
         context.config,
+        started,
     )
 
 
@@ -285,7 +286,6 @@ def _links_by_names(context: TrainingContext) -> Ids:
     links = same_names(vectors, pool)
     if not len(links):
         raise InputError("no two names are alike enough to start from", remedy="give some links")
-    logger.info("%d pairs of names to start from", len(links))
     return links
 
 
