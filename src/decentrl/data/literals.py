@@ -68,6 +68,20 @@ class Literals:
         attributes = first.attributes.concat(*(x.attributes for x in others))
         return cls(names, attributes, sum(x.left_out for x in parts))
 
+    @property
+    def entities(self) -> Ids:
+        """The entities that something is said of, increasing."""
+        return np.union1d(self.names.entities, self.attributes.entities)
+
+    def about(self, entities: Ids, which: npt.NDArray[np.bool_]) -> Literals:
+        """What is said of some of these increasing ids; entity entities[i] has the id i then."""
+        names = self.names.take(entities[which])
+        attributes = self.attributes.take(entities[which])
+        return Literals(
+            replace(names, entities=np.searchsorted(entities, names.entities)),
+            replace(attributes, entities=np.searchsorted(entities, attributes.entities)),
+        )
+
 
 NO_LITERALS = Literals()
 

@@ -1,4 +1,4 @@
-"""The n-grams of entities as rows of numbers, in the shape of an adjacency."""
+"""What is written about entities as rows of numbers, in the shape of an adjacency."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from decentrl.graph.adjacency import Ids
 
 N_BUCKETS = 2**18
 """How many n-grams there are: each is a bucket of a hash."""
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""A number times this one is a hash of it, in its upper bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,3 +62,59 @@ class TextRows:
     def named(self) -> npt.NDArray[np.bool_]:
         """Which entities have a name, bool[n]."""
         return np.diff(self.indptr) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class ValueRows:
+    """The forms of each entity's values.
+
+    Attributes:
+        indptr: int64[n + 1], where each entity's row begins.
+        attributes: int64[nnz], the hash of the attribute of each form.
+        forms: int64[nnz], hashes; equal forms of two attributes that mean the same are alike.
+    """
+
+    indptr: Ids
+    attributes: Ids
+    forms: Ids
+
+    @classmethod
+    def empty(cls, n: int) -> ValueRows:
+        """Rows of n entities without attributes."""
+        return cls(np.zeros(n + 1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def items(self, ids: Ids) -> tuple[Ids, Ids, Ids]:
+        """Every form of some entities: whose it is (a place in ``ids``), its attribute, itself."""
+        sizes = np.diff(self.indptr)[ids]
+        owners = np.repeat(np.arange(len(ids)), sizes)
+        starts = self.indptr[:-1][ids] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        places = starts[owners] + np.arange(len(owners)) if len(owners) else owners
+        return owners, self.attributes[places], self.forms[places]
+
+    def bucketed(self, known: Ids) -> tuple[TextRows, Ids]:
+        """The forms of known attributes as rows of buckets, and which attribute each is of.
+
+        Args:
+            known: distinct hashes of attributes, int64[p]; the same place on both sides means the
+                same attribute, and gives the same bucket to the same form.
+        """
+        order = np.argsort(known)
+        places = np.searchsorted(known[order], self.attributes).clip(max=max(0, len(known) - 1))
+        pairs = order[places] if len(known) else places
+        kept = known[pairs] == self.attributes if len(known) else np.zeros(len(places), bool)
+        pairs = pairs[kept]
+        code = (self.forms[kept].astype(np.uint64) + pairs.astype(np.uint64)) * MIXER
+        buckets = (code >> np.uint64(65 - N_BUCKETS.bit_length())).astype(np.int64)
+        indptr = np.concatenate(([0], np.cumsum(kept)))[self.indptr]
+        return TextRows(indptr, buckets, np.ones(len(buckets), np.float32)), pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What is written about each entity of a graph: n-grams of names, forms of values."""
+
+    names: TextRows
+    values: ValueRows

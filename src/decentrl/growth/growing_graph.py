@@ -24,14 +24,13 @@ from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
 from decentrl.data.literals import Literals
 from decentrl.data.memory import Source
 from decentrl.data.names import Names
-from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
-from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.graph.view import entities_of
 from decentrl.growth.arriving import Arriving, read_arriving
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.growth.texts import texts_of
 from decentrl.storage.addition import Addition, Growth
 from decentrl.storage.additions import Store
 from decentrl.storage.mapped import MappedRows
@@ -264,9 +263,8 @@ class Growing:
         try:
             graph.arrive(new.triples, new.labels, new.literals)
             affected = graph.arrivals.affected(new.triples, self.model.reach)
-            # Names that come later than their entities count as if they had come with them.
-            renamed = graph.arrivals.arrived(new.literals.names.entities)
-            affected = np.union1d(affected, renamed)
+            # What is said of entities later counts as if it had come with them.
+            affected = np.union1d(affected, graph.arrivals.arrived(new.literals.entities))
             hood = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
             made = self.model.rows(self.part(graph, hood))
             facts = new.facts | self._report(graph, hood, made)
@@ -308,9 +306,8 @@ class Growing:
         side = next(name for name, other in self.sides.items() if other is graph)
         texts = None
         if model.reads_names:  # of the new ones only: all other rows stay as they are
-            names = graph.names.take(hood.entities[hood.new])
-            local = replace(names, entities=np.searchsorted(hood.entities, names.entities))
-            texts = TextRows(*ngram_counts(local, len(hood.entities), N_BUCKETS))
+            said = graph.literals.about(hood.entities, hood.new)
+            texts = texts_of(said.names, said.attributes, len(hood.entities))
         return Part(
             shifted, trained, model.seen_relations, read, model.shared, model.device, texts, side
         )

@@ -53,11 +53,13 @@ class Weighted:
         buckets: int64[k], the n-grams that occur and have a weight.
         graph: rows ← places in ``buckets``.
         weights: [n_edges].
+        lengths: of the rows before, [n]: how much they say.
     """
 
     buckets: Tensor
     graph: Adjacency
     weights: Tensor
+    lengths: Tensor
 
     @classmethod
     def of(cls, rows: TextRows, rare: Tensor) -> Weighted:
@@ -76,8 +78,8 @@ class Weighted:
         weights = 1 + torch.from_numpy(rows.counts[kept]).to(device).log()
         weights = weights * rare[buckets][graph.columns]
         lengths = torch.zeros(len(rows), device=device)
-        lengths.index_add_(0, graph.rows, weights.square())
-        return cls(buckets, graph, weights / lengths.sqrt()[graph.rows])
+        lengths = lengths.index_add_(0, graph.rows, weights.square()).sqrt_()
+        return cls(buckets, graph, weights / lengths[graph.rows], lengths)
 
     @cached_property
     def transposed(self) -> tuple[Adjacency, Tensor]:

@@ -38,7 +38,7 @@ from decentrl.training.unlinked import (
 )
 from decentrl.views.base import Rows, TrainingData
 from decentrl.views.fused import FusedViews, Structures
-from decentrl.views.text import NameView
+from decentrl.views.text import PAIRS, NameView
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
 LEAST_ROUNDS = 2
@@ -276,11 +276,15 @@ def _links_by_names(context: TrainingContext) -> Ids:
             "there is no training link, and names on both sides to start from are not there either",
             remedy="give links, or names of both graphs",
         )
-    view = NameView(context.config)
+    names = replace(context.config.names, translation=0.0)
+    view = NameView(replace(context.config, names=names))
     structure = context.structures["known"].of(view)
-    vectors = view.encode(structure, torch.from_numpy(NO_LINKS)).vectors
     pool = Unlinked.of(context.known.n_left, NO_LINKS, NO_LINKS, context.seen)
-    links = same_names(vectors, pool)
+    links = same_names(view.encode(structure, torch.from_numpy(NO_LINKS)).vectors, pool)
+    # The first links show which attributes mean the same, and with these there are more links.
+    made = view.encode(structure, torch.from_numpy(links))
+    if PAIRS in made.shared:
+        links = same_names(made.vectors, pool)
     if not len(links):
         raise InputError("no two names are alike enough to start from", remedy="give some links")
     logger.info("%d pairs of names to start from", len(links))

@@ -2,12 +2,15 @@
 
 The left graph's names are also translated, n-gram by n-gram, as the known links have taught: that
 is how names in two languages meet. Where both sides share a language, they share n-grams anyway.
+
+Values of attributes are added to names: those of pairs of attributes on which linked entities
+agree. A value weighs the more the rarer it is and the more the entities agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,8 +19,10 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import InputError
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.graph.paired import paired_attributes
+from decentrl.graph.texts import N_BUCKETS, TextRows, Texts, ValueRows
 from decentrl.graph.view import entities_of
 from decentrl.nn.text import (
     MOST_LINKS,
@@ -29,19 +34,30 @@ from decentrl.nn.text import (
     translated,
 )
 from decentrl.views.base import Attention, Rows, View
-from decentrl.views.part import Part
+from decentrl.views.part import Mask, Part
 
 SHARED, OWN, COEFFICIENTS = "name_rarity", "left_rarity", "translations"
 LINKED = ("name_rows", "name_buckets", "name_counts")
 """Names of memories: rarity on both sides and on the left, and the map with the names it reads."""
+PAIRS, VALUES = "attribute_pairs", "value_rarity"
+"""Names of memories: which attributes mean the same, and what their values weigh."""
 
 
 @dataclass(frozen=True, eq=False)
 class NameStructure:
-    """The n-grams of both graphs' entities, and their rarity among those known in training."""
+    """Names and values of both graphs' entities, and the rarity of n-grams among those in training.
+
+    Attributes:
+        left, right: the n-grams of names.
+        values: of attributes, left and right.
+        seen: bool[n] of left and right, the entities known in training.
+        shared, own: the rarity of n-grams in both graphs and in the left one.
+    """
 
     left: TextRows
     right: TextRows
+    values: tuple[ValueRows, ValueRows]
+    seen: tuple[Mask, Mask]
     shared: Tensor
     own: Tensor
 
@@ -66,9 +82,12 @@ class NameView(View):
             )
         left, right = graph.texts
         seen = entities_of(trained_on.triples(), trained_on.n_entities)
-        known = left.only(seen[: graph.n_left]), right.only(seen[graph.n_left :])
+        sides = seen[: graph.n_left], seen[graph.n_left :]
+        known = left.names.only(sides[0]), right.names.only(sides[1])
         shared, own = shared_rarity(*known, N_BUCKETS), rarity(known[0], N_BUCKETS)
-        return NameStructure(left, right, shared.to(device), own.to(device))
+        values = left.values, right.values
+        rare = shared.to(device), own.to(device)
+        return NameStructure(left.names, right.names, values, sides, *rare)
 
     def encode(self, structure: NameStructure, links: Tensor, out: Tensor | None = None) -> Rows:
         rows = self.memory_of(structure, links)
@@ -76,14 +95,16 @@ class NameView(View):
         if out is None:
             out = structure.shared.new_empty(n, self.dim)
         shared = rows.shared
-        out[:n_left] = self._vectors(structure.left, shared, left=True)
-        out[n_left:] = self._vectors(structure.right, shared, left=False)
+        values = structure.values
+        out[:n_left] = self._vectors(Texts(structure.left, values[0]), shared, left=True)
+        out[n_left:] = self._vectors(Texts(structure.right, values[1]), shared, left=False)
         return Rows(out, rows.memory, shared)
 
     def memory_of(self, structure: NameStructure, links: Tensor) -> Rows:
         """What newcomers read: the rarities, and what the links have taught."""
         shared = {SHARED: structure.shared, OWN: structure.own}
         ends = links.cpu().numpy() - np.array([0, len(structure.left)])
+        shared |= value_weights(structure, ends)
         named = structure.left.named()[ends[:, 0]] & structure.right.named()[ends[:, 1]]
         ends = ends[named]
         if len(ends) > MOST_LINKS:
@@ -100,15 +121,32 @@ class NameView(View):
             }
         return Rows(structure.shared.new_empty(0, 0), {}, shared)
 
-    def _vectors(self, rows: TextRows, shared: dict[str, Tensor], *, left: bool) -> Tensor:
-        """Vectors of names, [n, dim], of length 1, or 0 without a name."""
-        direct = name_vectors(Weighted.of(rows, shared[SHARED]), self.dim)
+    def _vectors(self, texts: Texts, shared: dict[str, Tensor], *, left: bool) -> Tensor:
+        """Vectors of names and values, [n, dim], of length 1, or 0 without any."""
+        names, lengths = self._names(texts.names, shared, left=left)
+        if PAIRS not in shared:
+            return names
+        known = shared[PAIRS][:, 0 if left else 1].cpu().numpy()
+        values = Weighted.of(texts.values.bucketed(known)[0], shared[VALUES])
+        # Other random signs than those of n-grams: what is in a name is no value.
+        made = name_vectors(replace(values, buckets=values.buckets + N_BUCKETS), self.dim)
+        made.mul_(values.lengths[:, None])
+        return F.normalize(made.addcmul_(names, lengths[:, None]), dim=-1)
+
+    def _names(
+        self, rows: TextRows, shared: dict[str, Tensor], *, left: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Vectors of names, [n, dim], of length 1, or 0 without one; how much they say, [n]."""
+        weighted = Weighted.of(rows, shared[SHARED])
+        direct = name_vectors(weighted, self.dim)
         if not left or COEFFICIENTS not in shared:
-            return direct
-        device = direct.device
+            return direct, weighted.lengths
+        device, share = direct.device, self.translation
         linked = Weighted.of(TextRows(*(shared[name].numpy() for name in LINKED)), shared[OWN])
-        mapped = translated(Weighted.of(rows, shared[OWN]), linked, shared[COEFFICIENTS].to(device))
-        return F.normalize((1 - self.translation) * direct + self.translation * mapped, dim=-1)
+        own = Weighted.of(rows, shared[OWN])
+        mapped = translated(own, linked, shared[COEFFICIENTS].to(device))
+        lengths = (1 - share) * weighted.lengths + share * own.lengths
+        return F.normalize((1 - share) * direct + share * mapped, dim=-1), lengths
 
     def check(self, memory: Mapping[str, Tensor]) -> None:
         """A :class:`ValueError` unless what was stored is what :meth:`memory_of` makes.
@@ -125,6 +163,9 @@ class NameView(View):
                 LINKED[1]: (torch.int64, [n]),
                 LINKED[2]: (torch.float32, [n]),
             }
+        if PAIRS in memory:
+            wanted[PAIRS] = torch.int64, [memory[PAIRS].shape[0], 2]
+            wanted[VALUES] = torch.float32, [N_BUCKETS]
         for name, (dtype, shape) in wanted.items():
             if name not in memory or (memory[name].dtype, [*memory[name].shape]) != (dtype, shape):
                 raise ValueError(f"memory: {name} is missing, or of another shape")
@@ -143,10 +184,29 @@ class NameView(View):
         shared = {
             name: tensor if name in LINKED else tensor.to(part.device)
             for name, tensor in part.shared.items()
-            if name in (SHARED, OWN, COEFFICIENTS, *LINKED)
+            if name in (SHARED, OWN, COEFFICIENTS, *LINKED, PAIRS, VALUES)
         }
         return Rows(self._vectors(part.texts, shared, left=part.side != "right"))
 
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """None: a name is the entity's own."""
         return []
+
+
+def value_weights(structure: NameStructure, links: Ids) -> dict[str, Tensor]:
+    """Which attributes mean the same, and what their values weigh; nothing if none do.
+
+    A value weighs what an n-gram would, times the agreement of its attributes.
+    """
+    pairs, agreement = paired_attributes(*structure.values, links)
+    if not len(pairs):
+        return {}
+    known, sums, times = [], np.zeros(N_BUCKETS), np.zeros(N_BUCKETS)
+    for side, seen, hashes in zip(structure.values, structure.seen, pairs.T, strict=True):
+        rows, places = side.bucketed(hashes)
+        known.append(rows.only(seen))
+        sums += np.bincount(rows.buckets, agreement[places], N_BUCKETS)
+        times += np.bincount(rows.buckets, minlength=N_BUCKETS)
+    weight = torch.from_numpy(sums / times.clip(min=1)).float()
+    weight = (shared_rarity(known[0], known[1], N_BUCKETS) * weight).to(structure.shared.device)
+    return {PAIRS: torch.from_numpy(pairs), VALUES: weight}
