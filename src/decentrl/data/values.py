@@ -76,7 +76,7 @@ def forms_of(value: str, kind: str) -> Iterator[str]:
 
 
 def _of_number(number: float) -> Iterator[str]:
-    yield f"number {number:.12g}"
+    yield f"number {number + 0.0:.12g}"  # -0 is 0
     if number and math.isfinite(number):
         size, sign = math.log(abs(number)), math.copysign(1, number)
         for step in STEPS:
