@@ -42,8 +42,8 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     An entity without a name has none; several names of one entity count together. ``n_buckets`` is
     a power of 2.
     """
-    entities = [np.empty(0, np.int64)]
-    buckets, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    indptr = np.zeros(n_entities + 1, np.int64)
+    buckets, counts = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
     texts, ids = names.texts, names.entities
     start = 0
     while start < len(ids):
@@ -53,12 +53,12 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
         folded = [fold(x) for x in texts[start:stop].to_pylist()]
         rows, cells = _hashed(*_with_latin(folded, ids[start:stop]), n_buckets)
         keys, times = np.unique(rows * n_buckets + cells, return_counts=True)
-        entities.append(keys // n_buckets)
-        buckets.append(keys % n_buckets)
+        indptr[1:] += np.bincount(keys // n_buckets, minlength=n_entities)
+        buckets.append((keys % n_buckets).astype(np.int32))
         counts.append(times.astype(np.float32))
         start = stop
-    indptr = np.searchsorted(np.concatenate(entities), np.arange(n_entities + 1))
-    return indptr.astype(np.int64), np.concatenate(buckets), np.concatenate(counts)
+    every = np.concatenate(buckets, dtype=np.int64)
+    return indptr.cumsum(), every, np.concatenate(counts)
 
 
 def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:

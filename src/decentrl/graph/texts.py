@@ -51,6 +51,8 @@ class TextRows:
 
     def only(self, kept: npt.NDArray[np.bool_]) -> TextRows:
         """The same rows, those of other entities empty; bool[n]."""
+        if kept.all():
+            return self
         inside = np.repeat(kept, np.diff(self.indptr))
         sizes = np.where(kept, np.diff(self.indptr), 0)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
