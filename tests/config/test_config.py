@@ -169,8 +169,8 @@ def test_later_settings_win_and_others_stay() -> None:
         ("training.lerning_rate=1", r"did you mean training\.learning_rate\?"),
         (
             "modell.dim=3",
-            "no settings section 'modell'; there are: model, propagation, names, distillation, loss, "
-            "training, self_training, matching$",
+            "no settings section 'modell'; there are: model, propagation, names, distillation, "
+            "loss, training, self_training, matching$",
         ),
         ("model.dim", r"cannot read the setting 'model\.dim'; write section\.key=value"),
         ("dim=3", r"cannot read the setting 'dim=3'; write section\.key=value"),

@@ -169,13 +169,14 @@ def test_names_and_attributes_lie_beside_the_triples(tmp_path: Path) -> None:
     assert graph.names.shown(range(4)) == ["Ay", "", "", "Dee"]
 
 
-def test_translated_names_are_those_of_both_graphs(tmp_path: Path) -> None:
-    names = {"translated_names": "0\tone\n1\ttwo\n10\tten\n", "names_1": "0\tEh\n"}
+def test_translated_names_are_those_of_the_test_links_on_both_sides(tmp_path: Path) -> None:
+    translated = "0\tone\n1\ttwo\n10\tten\n12\ttwelve\n"
+    names = {"translated_names": translated, "names_1": "0\tEh\n"}
     folder = fill(tmp_path, {**DBP15K, **names}, ".tsv.gz")
     assert alignment(folder).left.names.shown(range(3)) == ["", "Eh", ""]
     task = read_folder(folder, "x", translated=True)
     assert isinstance(task, AlignmentTask)
-    assert task.left.names.shown(range(3)) == ["two", "one", ""]
-    assert task.right.names.shown(range(3)) == ["ten", "", ""]
+    assert task.left.names.shown(range(3)) == ["two", "", ""]
+    assert task.right.names.shown(range(3)) == ["", "", "twelve"]
     with pytest.raises(InputError, match="this dataset has no translated names; leave out"):
         read_folder(fill(tmp_path / "other", DBP15K), "x", translated=True)

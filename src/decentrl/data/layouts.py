@@ -149,6 +149,11 @@ def _read_dbp15k(folder: Path, name: str, open_world: bool, translated: bool) ->
     task = AlignmentTask.read(graphs[0], graphs[1], links, test_links, valid_links)
     if open_world:
         task = _open_alignment(task, folder / "open")
+    if translated:
+        # Only these are right: the file counts all other entities in another order.
+        ends = zip((task.left, task.right), task.test.T, strict=True)
+        graphs = [replace(graph, names=graph.names.take(ids)) for graph, ids in ends]
+        task = replace(task, left=graphs[0], right=graphs[1])
     left, right = (
         replace(graph, entities=named.entities, relations=named.relations)
         for graph, named in zip((task.left, task.right), labels, strict=True)

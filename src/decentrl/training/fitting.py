@@ -41,6 +41,8 @@ from decentrl.views.fused import FusedViews, Structures
 from decentrl.views.text import PAIRS, NameView
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
+FEWEST_NAMED = 10
+"""Held-out links between two names that the weights of names are chosen by, at least."""
 LEAST_ROUNDS = 2
 """Rounds of self-training after a start without links."""
 logger = logging.getLogger(__name__)
@@ -297,6 +299,12 @@ def _weigh_names(first: Pass) -> Config:
     settings = settled_names(config, context.known.texts is not None)
     if settings.names.weight == 0 or (config.names.weight >= 0 and config.names.translation >= 0):
         return settings
+    texts = context.known.texts
+    assert texts is not None
+    ends = first.valid - np.array([0, context.known.n_left])
+    valid = first.valid[texts[0].named()[ends[:, 0]] & texts[1].named()[ends[:, 1]]]
+    if len(valid) < FEWEST_NAMED:
+        return settings
     unlinked = first.unlinked(np.union1d(context.seen, first.valid))
     others = first.vectors("known")
     structure = first.structures["known"].of(NameView(settings))
@@ -306,7 +314,7 @@ def _weigh_names(first: Pass) -> Config:
         .vectors
         for share in (0.0, 1.0)
     ]
-    return best_name_weights(config, others, (parts[0], parts[1]), unlinked, first.valid)
+    return best_name_weights(config, others, (parts[0], parts[1]), unlinked, valid)
 
 
 def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
