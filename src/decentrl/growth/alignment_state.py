@@ -16,10 +16,10 @@ from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
 from decentrl.data.memory import Source
-from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.graph.texts import TextRows
+from decentrl.growth.arriving import text_rows
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
@@ -222,11 +222,6 @@ def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
     return new
 
 
-def text_rows(graph: KnowledgeGraph) -> TextRows:
-    """The n-grams of all entities' names."""
-    return TextRows(*ngram_counts(graph.names, len(graph.entities), N_BUCKETS))
-
-
 def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
     """Rows of all entities, the left graph's first, by the side's name."""
     n_left = len(task.left.entities)
@@ -240,8 +235,12 @@ def merged_graphs(task: AlignmentTask, names: bool = False) -> tuple[MergedGraph
     known = MergedGraph.merge(
         task.left.triples, task.right.triples, task.train, entities, relations
     )
+
+    def texts(graph: KnowledgeGraph) -> TextRows:
+        return text_rows(graph.names, len(graph.entities))
+
     if names and len(task.left.names) and len(task.right.names):
-        known = replace(known, texts=(text_rows(task.left), text_rows(task.right)))
+        known = replace(known, texts=(texts(task.left), texts(task.right)))
     if task.auxiliary is None:
         return known, known
     later = MergedGraph.merge(*task.auxiliary, task.train, entities, relations)

@@ -11,11 +11,14 @@ import numpy as np
 from decentrl.data.knowledge_graph import distinct_rows
 from decentrl.data.literals import Literals, of_literals, read_names
 from decentrl.data.memory import Source
-from decentrl.data.names import names_from_ids
+from decentrl.data.names import Names, names_from_ids
+from decentrl.data.ngrams import ngram_counts
 from decentrl.data.readers import as_table
 from decentrl.data.table import Table
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
+from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.storage.addition import Growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +92,17 @@ def _literals(
         return replace(found, names=replace(made, entities=made.entities + len(entities)))
     own = read_names(names, now, none=True).names.take(np.unique(ends))
     return replace(found, names=own)
+
+
+def text_rows(names: Names, n_entities: int) -> TextRows:
+    """The n-grams of the names of entities 0 … n - 1."""
+    return TextRows(*ngram_counts(names, n_entities, N_BUCKETS))
+
+
+def check_growth(growth: Growth, entities: Vocabulary, n_relations: int) -> None:
+    """A :class:`ValueError` unless an addition that was read goes with these labels."""
+    relations, labels = growth.triples[:, 1], growth.labels
+    if len(relations) and not 0 <= relations.min() <= relations.max() < n_relations:
+        raise ValueError("a relation is none")
+    if len(set(labels)) != len(labels) or any(label in entities for label in labels):
+        raise ValueError("a label occurs twice")

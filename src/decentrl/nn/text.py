@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.texts import TextRows
-from decentrl.nn.aggregate import weighted_sum
+from decentrl.nn.aggregate import segment_sum, weighted_sum
 
 RIDGE = 0.5
 """Penalty of the map between two languages."""
@@ -36,7 +36,10 @@ def rarity(rows: TextRows, n_buckets: int) -> Tensor:
 
 
 def shared_rarity(left: TextRows, right: TextRows, n_buckets: int) -> Tensor:
-    """:func:`rarity` over two graphs; 0 for n-grams of one graph, which no counterpart can have."""
+    """:func:`rarity` over two graphs; 0 for n-grams that only one of them has.
+
+    No counterpart that is there has these, and they would only shorten the others' weights.
+    """
     both = rarity(TextRows.joined((left, right)), n_buckets)
     there = [
         torch.from_numpy(np.bincount(side.buckets, minlength=n_buckets)) > 0
@@ -75,9 +78,8 @@ class Weighted:
         )
         weights = 1 + torch.from_numpy(rows.counts[kept]).to(device).log()
         weights = weights * rare[buckets][graph.columns]
-        lengths = torch.zeros(len(rows), device=device)
-        lengths.index_add_(0, graph.rows, weights.square())
-        return cls(buckets, graph, weights / lengths.sqrt()[graph.rows])
+        lengths = segment_sum(weights.square(), graph).sqrt()
+        return cls(buckets, graph, weights / lengths[graph.rows])
 
     @cached_property
     def transposed(self) -> tuple[Adjacency, Tensor]:
@@ -86,6 +88,15 @@ class Weighted:
         rows = self.graph.rows[order]
         graph = Adjacency.from_sorted(columns, rows, len(self.buckets), self.graph.n_rows)
         return graph, self.weights[order]
+
+    def only(self, buckets: Tensor) -> Weighted:
+        """The same rows with the weights that they have, of these n-grams alone."""
+        kept = torch.isin(self.buckets, buckets)
+        edges = kept[self.graph.columns].nonzero()[:, 0]
+        places = kept.cumsum(0) - 1
+        graph = self.graph.keep_edges(edges)
+        graph = Adjacency(graph.indptr, places[graph.columns], graph.rows, int(kept.sum()))
+        return Weighted(self.buckets[kept], graph, self.weights[edges])
 
     def spread(self, buckets: Tensor, values: Tensor) -> Tensor:
         """Values of this object's own n-grams, [k, d], for other n-grams; 0 where it has none."""
@@ -156,6 +167,7 @@ def learn_translation(linked: Weighted, targets: Tensor) -> Tensor:
 def translated(rows: Weighted, linked: Weighted, coefficients: Tensor) -> Tensor:
     """Names mapped by :func:`learn_translation`, [n, width], of length 1 (0 where unknown)."""
     out = torch.empty(rows.graph.n_rows, coefficients.shape[1], device=coefficients.device)
+    linked = linked.only(rows.buckets)  # few names have few n-grams
     graph, weights = linked.transposed
     for start in range(0, out.shape[1], _COLUMNS):
         part = coefficients[:, start : start + _COLUMNS].contiguous()

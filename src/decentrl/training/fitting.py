@@ -38,7 +38,7 @@ from decentrl.training.unlinked import (
 )
 from decentrl.views.base import Rows, TrainingData
 from decentrl.views.fused import FusedViews, Structures
-from decentrl.views.text import NameView
+from decentrl.views.text import NameView, texts_of
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
 LEAST_ROUNDS = 2
@@ -241,13 +241,15 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     Args:
         valid: held-out links, int64[n, 2] in merged ids; may be empty.
     """
+    if context.config.names.weight > 0:
+        texts_of(context.known)  # an error now, not after training
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
     chosen, confidence = context.config.self_training.rounds, None
+    if not len(first.links):
+        first.found, chosen = _links_by_names(context), max(chosen, LEAST_ROUNDS)
     if not len(valid):
         context.config = settled_names(context.config, context.known.texts is not None)
-        if not len(first.links):
-            first.found, chosen = _links_by_names(context), max(chosen, LEAST_ROUNDS)
         first.start(chosen)
     else:
         first.start()
@@ -272,9 +274,12 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
 def _links_by_names(context: TrainingContext) -> Ids:
     """Links to start from where none is known: pairs of names that are surely the same."""
     if context.known.texts is None:
+        unread = context.config.names.weight == 0
         raise InputError(
-            "there is no training link, and names on both sides to start from are not there either",
-            remedy="give links, or names of both graphs",
+            "there is no training link, and the settings give names no weight"
+            if unread
+            else "there is no training link, and not both graphs have names to start from",
+            remedy=f"give links, or {'another names.weight' if unread else 'names of both graphs'}",
         )
     view = NameView(context.config)
     structure = context.structures["known"].of(view)
@@ -294,6 +299,7 @@ def _weigh_names(first: Pass) -> Config:
     if settings.names.weight == 0 or (config.names.weight >= 0 and config.names.translation >= 0):
         return settings
     unlinked = first.unlinked(np.union1d(context.seen, first.valid))
+    first.views.weigh(replace(config, names=replace(config.names, weight=0.0)))
     others = first.vectors("known")
     structure = first.structures["known"].of(NameView(settings))
     parts = [

@@ -34,6 +34,8 @@ from decentrl.views.part import Part
 SHARED, OWN, COEFFICIENTS = "name_rarity", "left_rarity", "translations"
 LINKED = ("name_rows", "name_buckets", "name_counts")
 """Names of memories: rarity on both sides and on the left, and the map with the names it reads."""
+LARGEST = 1e3
+"""More than a rarity, 1 + log n, or a coefficient, 2 √n, can be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,16 @@ class NameStructure:
     right: TextRows
     shared: Tensor
     own: Tensor
+
+
+def texts_of(graph: MergedGraph) -> tuple[TextRows, TextRows]:
+    """The n-grams of both graphs' names; an error unless both have names."""
+    if graph.texts is None:
+        raise InputError(
+            "the settings weigh names, but not both graphs have some",
+            remedy="give names of both, or --set names.weight=0",
+        )
+    return graph.texts
 
 
 class NameView(View):
@@ -59,12 +71,7 @@ class NameView(View):
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
     ) -> NameStructure:
-        if graph.texts is None:
-            raise InputError(
-                "the settings weigh names, but the graphs have none",
-                remedy="give names, or --set names.weight=0",
-            )
-        left, right = graph.texts
+        left, right = texts_of(graph)
         seen = entities_of(trained_on.triples(), trained_on.n_entities)
         known = left.only(seen[: graph.n_left]), right.only(seen[graph.n_left :])
         shared, own = shared_rarity(*known, N_BUCKETS), rarity(known[0], N_BUCKETS)
@@ -117,22 +124,28 @@ class NameView(View):
             memory: tensors by name.
         """
         wanted = {SHARED: (torch.float32, [N_BUCKETS]), OWN: (torch.float32, [N_BUCKETS])}
-        if COEFFICIENTS in memory:
-            k, n = (memory[name].shape[0] for name in (COEFFICIENTS, LINKED[1]))
+        taught = [name for name in (COEFFICIENTS, *LINKED) if name in memory]
+        if taught:
+            k, n = (memory[name].numel() if name in memory else 0 for name in LINKED[:2])
             wanted |= {
-                COEFFICIENTS: (torch.float32, [k, self.dim]),
-                LINKED[0]: (torch.int64, [k + 1]),
+                COEFFICIENTS: (torch.float32, [k - 1, self.dim]),
+                LINKED[0]: (torch.int64, [k]),
                 LINKED[1]: (torch.int64, [n]),
                 LINKED[2]: (torch.float32, [n]),
             }
         for name, (dtype, shape) in wanted.items():
             if name not in memory or (memory[name].dtype, [*memory[name].shape]) != (dtype, shape):
                 raise ValueError(f"memory: {name} is missing, or of another shape")
-        if COEFFICIENTS not in memory:
+        for name in wanted.keys() - {*LINKED}:
+            least = -LARGEST if name == COEFFICIENTS else 0
+            if not bool(((memory[name] >= least) & (memory[name] < LARGEST)).all()):
+                raise ValueError(f"memory: a number in {name} is out of range")
+        if not taught:
             return
         rows, buckets, counts = (memory[name] for name in LINKED)
         ordered = bool((rows.diff() >= 0).all()) and rows[0] == 0 and rows[-1] == len(buckets)
-        inside = bool(((buckets >= 0) & (buckets < N_BUCKETS)).all() and (counts >= 1).all())
+        inside = bool(((buckets >= 0) & (buckets < N_BUCKETS)).all())
+        inside = inside and bool(((counts >= 1) & counts.isfinite()).all())
         if not ordered or not inside:
             raise ValueError("memory: the names of the links are none")
 
