@@ -75,7 +75,7 @@ def test_an_attribute_has_one_partner_at_most() -> None:
 
 
 def left_items(side: ValueRows) -> tuple[list[int], ...]:
-    return tuple(x.tolist() for x in side.items(np.arange(N)))
+    return tuple(x.tolist() for x in (side.owners, side.attributes, side.forms))
 
 
 def bucket_sets(side: ValueRows, known: list[int]) -> list[set[int]]:
@@ -100,6 +100,7 @@ def test_unknown_attributes_have_no_bucket() -> None:
 def test_items_of_some_entities_in_any_order() -> None:
     left, _ = graphs(np.random.default_rng(7), 1.0)
     ids: Ids = np.array([5, 2, 5])
-    owners, attributes, _ = left.items(ids)
-    assert owners.tolist() == [0] * 3 + [1] * 3 + [2] * 3
-    assert attributes.tolist() == [1, 2, 3] * 3
+    taken = left.take(ids)
+    assert taken.owners.tolist() == [0] * 3 + [1] * 3 + [2] * 3
+    assert taken.attributes.tolist() == [1, 2, 3] * 3
+    assert taken.forms.reshape(3, 3).tolist() == left.forms.reshape(N, 3)[ids].tolist()

@@ -56,7 +56,8 @@ def test_a_fused_cosine_is_the_weighted_mean_of_the_cosines_of_the_two_views(
     assert views.encoder is not None
     encoded = views.encoder.encode(read.of(views.encoder), ALL_LINKS).vectors
     features = views.seeds.propagate(read.of(views.seeds), ALL_LINKS).features(4, 16)
-    assert fused.shape[1] == views.dim == encoded.shape[1] + (4 * 16 if weight else 0)
+    widths = (encoded.shape[1] if weight < 1 else 0), (4 * 16 if weight else 0)
+    assert fused.shape[1] == views.dim == sum(widths)
     expected = (1 - weight) * cosines(encoded) + weight * cosines(features)
     torch.testing.assert_close(cosines(fused), expected, rtol=0, atol=1e-5)
     lengths = [float(i % SIZE < SEEN) for i in range(2 * SIZE)]

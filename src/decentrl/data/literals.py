@@ -73,10 +73,13 @@ class Literals:
         """The entities that something is said of, increasing."""
         return np.union1d(self.names.entities, self.attributes.entities)
 
-    def about(self, entities: Ids, which: npt.NDArray[np.bool_]) -> Literals:
-        """What is said of some of these increasing ids; entity entities[i] has the id i then."""
-        names = self.names.take(entities[which])
-        attributes = self.attributes.take(entities[which])
+    def take(self, ids: Ids) -> Literals:
+        """What is said of these entities."""
+        return Literals(self.names.take(ids), self.attributes.take(ids))
+
+    def placed(self, entities: Ids) -> Literals:
+        """The same where the entity entities[i] has the id i; ``entities`` are increasing."""
+        names, attributes = self.names, self.attributes
         return Literals(
             replace(names, entities=np.searchsorted(entities, names.entities)),
             replace(attributes, entities=np.searchsorted(entities, attributes.entities)),

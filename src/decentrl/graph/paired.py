@@ -30,9 +30,9 @@ def paired_attributes(left: ValueRows, right: ValueRows, links: Ids) -> tuple[Id
     """
     rng = np.random.default_rng(0)
     links = links[rng.permutation(len(links))[:MOST_LINKS]]
-    lefts = _indexed(left.items(links[:, 0]))
-    rights = _indexed(right.items(links[:, 1]))
-    others = _indexed(right.items(np.roll(links[:, 1], 1)))
+    lefts = _indexed(left.take(links[:, 0]))
+    rights = _indexed(right.take(links[:, 1]))
+    others = _indexed(right.take(np.roll(links[:, 1], 1)))
     size = len(rights[3])
     pairs, agreed = _agreements(lefts, rights)
     chance = np.zeros(len(pairs))
@@ -60,11 +60,10 @@ def paired_attributes(left: ValueRows, right: ValueRows, links: Ids) -> tuple[Id
 Items = tuple[Ids, Ids, Ids, Ids]
 
 
-def _indexed(items: tuple[Ids, Ids, Ids]) -> Items:
-    """Items with attributes as places in the list of all that occur, which comes last."""
-    owners, attributes, forms = items
-    distinct, places = np.unique(attributes, return_inverse=True)
-    return owners, places.reshape(-1), forms, distinct
+def _indexed(rows: ValueRows) -> Items:
+    """Owner, attribute and form of each; attributes as places in the list of all, the last."""
+    distinct, places = np.unique(rows.attributes, return_inverse=True)
+    return rows.owners, places.reshape(-1), rows.forms, distinct
 
 
 def _agreements(left: Items, right: Items) -> tuple[Ids, Floats]:

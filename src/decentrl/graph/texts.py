@@ -44,9 +44,7 @@ class TextRows:
 
     def take(self, ids: Ids) -> TextRows:
         """The rows of some entities, in this order."""
-        sizes = np.diff(self.indptr)[ids]
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-        places = np.repeat(self.indptr[:-1][ids] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        indptr, places = _taken(self.indptr, ids)
         return TextRows(indptr, self.buckets[places], self.counts[places])
 
     def only(self, kept: npt.NDArray[np.bool_]) -> TextRows:
@@ -88,13 +86,15 @@ class ValueRows:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def items(self, ids: Ids) -> tuple[Ids, Ids, Ids]:
-        """Every form of some entities: whose it is (a place in ``ids``), its attribute, itself."""
-        sizes = np.diff(self.indptr)[ids]
-        owners = np.repeat(np.arange(len(ids)), sizes)
-        starts = self.indptr[:-1][ids] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
-        places = starts[owners] + np.arange(len(owners)) if len(owners) else owners
-        return owners, self.attributes[places], self.forms[places]
+    def take(self, ids: Ids) -> ValueRows:
+        """The rows of some entities, in this order."""
+        indptr, places = _taken(self.indptr, ids)
+        return ValueRows(indptr, self.attributes[places], self.forms[places])
+
+    @property
+    def owners(self) -> Ids:
+        """Which entity each form is of."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def bucketed(self, known: Ids) -> tuple[TextRows, Ids]:
         """The forms of known attributes as rows of buckets, and which attribute each is of.
@@ -120,3 +120,21 @@ class Texts:
 
     names: TextRows
     values: ValueRows
+
+    def take(self, ids: Ids) -> Texts:
+        """What is written about some entities, in this order."""
+        return Texts(self.names.take(ids), self.values.take(ids))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Of which entities something is written, bool[n]."""
+        return self.names.named() | (np.diff(self.values.indptr) > 0)
+
+
+def _taken(indptr: Ids, ids: Ids) -> tuple[Ids, Ids]:
+    """Where some rows begin once they are taken, and the places of all that is in them."""
+    sizes = np.diff(indptr)[ids]
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    return starts, np.repeat(indptr[:-1][ids] - starts[:-1], sizes) + np.arange(starts[-1])

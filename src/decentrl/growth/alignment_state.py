@@ -21,7 +21,7 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
-from decentrl.growth.texts import texts_of
+from decentrl.growth.texts import text_rows
 from decentrl.matching.confidence import FEATURES
 from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
@@ -240,7 +240,7 @@ def merged_graphs(task: AlignmentTask, names: bool = False) -> tuple[MergedGraph
     )
     graphs = task.left, task.right
     if names and (all(len(x.names) for x in graphs) or all(len(x.attributes) for x in graphs)):
-        left, right = (texts_of(x.names, x.attributes, len(x.entities)) for x in graphs)
+        left, right = (text_rows(x.names, x.attributes, len(x.entities)) for x in graphs)
         known = replace(known, texts=(left, right))
     if task.auxiliary is None:
         return known, known
