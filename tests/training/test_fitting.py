@@ -297,7 +297,7 @@ def test_validation_ranks_among_what_no_training_link_has_taken(encoder: str) ->
     assert found is not None
     assert list(found) == ["hits@1", "hits@10", "mrr"]
 
-    structure, all_links = steps.structures["known"].of(views.encoder), steps._all_links()
+    structure, all_links = steps.structures["known"].of(views.encoder), steps.all_links()
     vectors = views.encoder.encode(structure, all_links).vectors.double().numpy()
     taken = set(links[:, 1] + SIZE)
     candidates = [i for i in range(SIZE, SIZE + SEEN) if i not in taken]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from decentrl.config import Config
+from decentrl.data.names import Names
+from decentrl.data.ngrams import ngram_counts
 from decentrl.graph.merged import MergedGraph
+from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.views.fused import FusedViews, Structures
 
 SIZE, SEEN, R = 12, 10, 2  # entities a side; those from SEEN on have no triple
@@ -56,7 +61,8 @@ def test_a_fused_cosine_is_the_weighted_mean_of_the_cosines_of_the_two_views(
     assert views.encoder is not None
     encoded = views.encoder.encode(read.of(views.encoder), ALL_LINKS).vectors
     features = views.seeds.propagate(read.of(views.seeds), ALL_LINKS).features(4, 16)
-    assert fused.shape[1] == views.dim == encoded.shape[1] + (4 * 16 if weight else 0)
+    widths = (encoded.shape[1] if weight < 1 else 0), (4 * 16 if weight else 0)
+    assert fused.shape[1] == views.dim == sum(widths)
     expected = (1 - weight) * cosines(encoded) + weight * cosines(features)
     torch.testing.assert_close(cosines(fused), expected, rtol=0, atol=1e-5)
     lengths = [float(i % SIZE < SEEN) for i in range(2 * SIZE)]
@@ -114,3 +120,55 @@ def test_weights_are_loaded_with_and_without_rows_of_entities(encoder: str, tabl
         assert torch.equal(whole.encoder.state_dict()[name], tensor)
         kept = frozen.encoder.state_dict()[name]
         assert len(kept) == 1 if name == table else torch.equal(kept, tensor)
+
+
+UNNAMED = [3, 11, SIZE + 4]  # the second and no other has no triple either
+
+
+def named() -> Structures:
+    """The same graph where most entities have names, also those without a triple."""
+
+    def rows(start: int) -> TextRows:
+        places = np.setdiff1d(np.arange(SIZE), np.array(UNNAMED) - start)
+        texts = [f"{'abcdefghijkl'[i]}ord number{i}" for i in places.tolist()]
+        return TextRows(*ngram_counts(Names.of_rows(places, texts), SIZE, N_BUCKETS))
+
+    both = replace(GRAPH, texts=(rows(0), rows(SIZE)))
+    return Structures(both, both, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.9])
+@encoders
+def test_names_take_their_share_where_there_is_one(encoder: str, weight: float) -> None:
+    settings = "names.width=64", "names.translation=0.5"
+    views, others = (make(encoder, f"names.weight={w}", *settings) for w in (weight, 0))
+    assert views.names is not None
+    assert others.names is None
+    read = named()
+    fused, plain = views.encode(read, ALL_LINKS), others.encode(read, ALL_LINKS)
+    names = views.names.encode(read.of(views.names), ALL_LINKS).vectors
+    assert fused.shape[1] == plain.shape[1] + 64 == views.dim
+    has = plain.any(1), names.any(1)
+    assert [*range(2 * SIZE)] != has[0].nonzero()[:, 0].tolist()
+    assert not has[1][UNNAMED].any()
+    torch.testing.assert_close(fused.norm(dim=1), (has[0] | has[1]).float())
+    # Of what is missing the rest has the whole weight.
+    torch.testing.assert_close(fused[UNNAMED, : plain.shape[1]], plain[UNNAMED])
+    alone = has[1] & ~has[0]
+    assert alone.any()
+    torch.testing.assert_close(fused[alone, plain.shape[1] :], names[alone])
+    both = has[0] & has[1]
+    expected = (1 - weight) * cosines(plain[both]) + weight * cosines(names[both])
+    torch.testing.assert_close(cosines(fused[both]), expected, rtol=0, atol=1e-5)
+
+
+def test_names_are_weighed_later_too() -> None:
+    views = make("reflection", "names.weight=-1", "names.width=64")
+    before = views.encode(named(), ALL_LINKS)
+    assert views.names is None
+    given = views.config.names
+    views.weigh(replace(views.config, names=replace(given, weight=0.5, translation=0.0)))
+    assert views.names is not None
+    assert views.encode(named(), ALL_LINKS).shape[1] == before.shape[1] + 64
+    views.weigh(replace(views.config, names=replace(given, weight=0.0)))
+    assert torch.equal(views.encode(named(), ALL_LINKS), before)

@@ -111,6 +111,11 @@ class Attributes:
         columns = (x[rows].to_pylist() for x in (self.attributes, self.values, self.kinds))
         return list(zip(*columns, strict=True))
 
+    def take(self, ids: Ids) -> Attributes:
+        """The attributes of these entities alone; they keep their ids."""
+        kept = np.isin(self.entities, ids)
+        return Attributes.from_arrow(self.to_arrow().filter(pa.array(kept)))
+
     def moved(self, places: Ids) -> Attributes:
         """The same attributes where entity i has the id places[i]; those of -1 are left out."""
         return Attributes._arranged(moved(self.to_arrow(), places))

@@ -68,6 +68,23 @@ class Literals:
         attributes = first.attributes.concat(*(x.attributes for x in others))
         return cls(names, attributes, sum(x.left_out for x in parts))
 
+    @property
+    def entities(self) -> Ids:
+        """The entities that something is said of, increasing."""
+        return np.union1d(self.names.entities, self.attributes.entities)
+
+    def take(self, ids: Ids) -> Literals:
+        """What is said of these entities."""
+        return Literals(self.names.take(ids), self.attributes.take(ids))
+
+    def placed(self, entities: Ids) -> Literals:
+        """The same where the entity entities[i] has the id i; ``entities`` are increasing."""
+        names, attributes = self.names, self.attributes
+        return Literals(
+            replace(names, entities=np.searchsorted(entities, names.entities)),
+            replace(attributes, entities=np.searchsorted(entities, attributes.entities)),
+        )
+
 
 NO_LITERALS = Literals()
 

@@ -1,8 +1,9 @@
 """Character n-grams of names, as numbers: what the view of names reads.
 
 A name is folded (lower case, no accents, compatibility forms) and cut into words; each word gives
-its n-grams of 1 to 4 characters, the space before and after it counting as characters. An n-gram is
-a bucket of a hash, so that no list of n-grams has to be kept, and a new one needs no new place.
+its n-grams of 1 to 4 characters, the space before and after it counting as characters (a space
+alone is none). An n-gram is a bucket of a hash, so that no list of n-grams has to be kept, and a
+new one needs no new place.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from decentrl.data.names import Names
 from decentrl.data.vocabulary import Ids
 
 LONGEST = 4
 """Characters of the longest n-grams."""
-_AT_ONCE = 50_000  # names whose n-grams are sorted together
+_AT_ONCE = 1_000_000  # characters whose n-grams are sorted together
 _NO_WORD = re.compile(r"[\W_]+")
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -29,11 +32,26 @@ Counts = tuple[Ids, Ids, npt.NDArray[np.float32]]
 
 
 def fold(text: str) -> str:
-    """A name as its words in lower case without accents, single spaces around each."""
-    text = unicodedata.normalize("NFKD", text.lower())
-    if not text.isascii():
+    """A name as its words in lower case without accents, single spaces around each.
+
+    Without letters and digits, as of an emoji or ``!!!``, all that is no space counts as words.
+    """
+    text = unicodedata.normalize("NFKD", text).lower()
+    if text.isascii():
+        words = _NO_WORD.sub(" ", text)
+    else:
         text = "".join(x for x in text if not unicodedata.combining(x))
-    return f" {' '.join(_NO_WORD.sub(' ', text).split())} "
+        # Vowels of Indian scripts and of Thai are marks; re takes them for the ends of words.
+        words = "".join(x if x.isalnum() or _is_vowel(x) else " " for x in text)
+    parts = words.split() or text.split()
+    return f" {' '.join(parts)} " if parts else ""
+
+
+@cache
+def _is_vowel(character: str) -> bool:
+    """Whether a character is a mark that is a letter of its own (a sign of a style is none)."""
+    kind = unicodedata.category(character)
+    return kind in ("Mn", "Mc") and "VARIATION" not in unicodedata.name(character, "")
 
 
 def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
@@ -42,46 +60,52 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     An entity without a name has none; several names of one entity count together. ``n_buckets`` is
     a power of 2.
     """
-    entities = [np.empty(0, np.int64)]
+    indptr = np.zeros(n_entities + 1, np.int64)
     buckets, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     texts, ids = names.texts, names.entities
+    before = np.concatenate(([0], np.cumsum(np.asarray(pc.utf8_length(texts), np.int64))))
     start = 0
     while start < len(ids):
         # All names of an entity are counted in one piece.
-        last = min(start + _AT_ONCE, len(ids)) - 1
-        stop = int(np.searchsorted(ids, ids[last], "right"))
+        last = int(np.searchsorted(before, before[start] + _AT_ONCE, "right")) - 2
+        stop = int(np.searchsorted(ids, ids[max(start, last)], "right"))
         folded = [fold(x) for x in texts[start:stop].to_pylist()]
         rows, cells = _hashed(*_with_latin(folded, ids[start:stop]), n_buckets)
         keys, times = np.unique(rows * n_buckets + cells, return_counts=True)
-        entities.append(keys // n_buckets)
-        buckets.append(keys % n_buckets)
+        indptr[1:] += np.bincount(keys // n_buckets, minlength=n_entities)
+        buckets.append((keys % n_buckets).astype(np.min_scalar_type(n_buckets)))
         counts.append(times.astype(np.float32))
         start = stop
-    indptr = np.searchsorted(np.concatenate(entities), np.arange(n_entities + 1))
-    return indptr.astype(np.int64), np.concatenate(buckets), np.concatenate(counts)
+    every = np.concatenate(buckets, dtype=np.int64)
+    return indptr.cumsum(), every, np.concatenate(counts)
 
 
 def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:
     """The names, and those in other scripts once more in Latin letters."""
     foreign = [i for i, x in enumerate(folded) if not x.isascii()]
-    if not foreign:
+    latin = _latin_letters() if foreign else None
+    if latin is None:
         return folded, ids
+    return [*folded, *(fold(latin(folded[i])) for i in foreign)], np.append(ids, ids[foreign])
+
+
+@cache
+def _latin_letters() -> Callable[[str], str] | None:
+    """What writes a text in Latin letters; None, and one warning, without the extra ``text``."""
     try:
         from anyascii import anyascii
     except ImportError:
         warnings.warn(
             "names in other scripts are compared as they are, not in Latin letters as well; "
             "pip install 'decentrl[text]' for that",
-            stacklevel=2,
+            stacklevel=4,
         )
-        return folded, ids
-    latin = [fold(anyascii(folded[i])) for i in foreign]
-    return [*folded, *latin], np.concatenate((ids, ids[foreign]))
+        return None
+    return anyascii
 
 
-def _hashed(words: Iterable[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
+def _hashed(texts: list[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
     """The entity and the bucket of every n-gram of folded names."""
-    texts = list(words)
     letters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(x) for x in texts])
     space = letters == ord(" ")

@@ -10,7 +10,7 @@ import torch
 
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.relational import RelationalView
-from decentrl.graph.texts import TextRows
+from decentrl.graph.texts import Texts
 from decentrl.graph.view import GraphView, counterpart_triples, seen_in
 
 
@@ -24,7 +24,7 @@ class MergedGraph:
         n_left, n_right: how many entities each graph has.
         n_relations: of both graphs together.
         n_left_relations: of the left one, which come first.
-        texts: the n-grams of the names of each graph's entities, if both have names.
+        texts: names and attributes of each graph's entities, if both have the one or the other.
     """
 
     left: Ids
@@ -34,7 +34,7 @@ class MergedGraph:
     n_right: int
     n_relations: int
     n_left_relations: int
-    texts: tuple[TextRows, TextRows] | None = None
+    texts: tuple[Texts, Texts] | None = None
 
     @classmethod
     def merge(

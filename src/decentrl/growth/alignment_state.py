@@ -14,15 +14,14 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
-from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
+from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.memory import Source
-from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.growth.texts import text_rows
 from decentrl.matching.confidence import FEATURES
 from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
@@ -222,11 +221,6 @@ def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:
     return new
 
 
-def text_rows(graph: KnowledgeGraph) -> TextRows:
-    """The n-grams of all entities' names."""
-    return TextRows(*ngram_counts(graph.names, len(graph.entities), N_BUCKETS))
-
-
 def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
     """Rows of all entities, the left graph's first, by the side's name."""
     n_left = len(task.left.entities)
@@ -234,14 +228,20 @@ def by_side(rows: Tensor, task: AlignmentTask) -> dict[str, Tensor]:
 
 
 def merged_graphs(task: AlignmentTask, names: bool = False) -> tuple[MergedGraph, MergedGraph]:
-    """The graph known in training, and the one that queries see; with names, if both have some."""
+    """The graph known in training, and the one that queries see.
+
+    Args:
+        names: with names and attributes, if both graphs have the one or the other.
+    """
     entities = (len(task.left.entities), len(task.right.entities))
     relations = (len(task.left.relations), len(task.right.relations))
     known = MergedGraph.merge(
         task.left.triples, task.right.triples, task.train, entities, relations
     )
-    if names and len(task.left.names) and len(task.right.names):
-        known = replace(known, texts=(text_rows(task.left), text_rows(task.right)))
+    graphs = task.left, task.right
+    if names and (all(len(x.names) for x in graphs) or all(len(x.attributes) for x in graphs)):
+        left, right = (text_rows(x.names, x.attributes, len(x.entities)) for x in graphs)
+        known = replace(known, texts=(left, right))
     if task.auxiliary is None:
         return known, known
     later = MergedGraph.merge(*task.auxiliary, task.train, entities, relations)

@@ -16,6 +16,7 @@ from decentrl.data.readers import as_table
 from decentrl.data.table import Table
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
+from decentrl.storage.addition import Growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +90,12 @@ def _literals(
         return replace(found, names=replace(made, entities=made.entities + len(entities)))
     own = read_names(names, now, none=True).names.take(np.unique(ends))
     return replace(found, names=own)
+
+
+def check_growth(growth: Growth, entities: Vocabulary, n_relations: int) -> None:
+    """A :class:`ValueError` unless an addition that was read goes with these labels."""
+    relations, labels = growth.triples[:, 1], growth.labels
+    if len(relations) and not 0 <= relations.min() <= relations.max() < n_relations:
+        raise ValueError("a relation is none")
+    if len(set(labels)) != len(labels) or any(label in entities for label in labels):
+        raise ValueError("a label occurs twice")

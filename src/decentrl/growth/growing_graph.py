@@ -24,14 +24,13 @@ from decentrl.data.knowledge_graph import KnowledgeGraph, row_keys
 from decentrl.data.literals import Literals
 from decentrl.data.memory import Source
 from decentrl.data.names import Names
-from decentrl.data.ngrams import ngram_counts
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
-from decentrl.graph.texts import N_BUCKETS, TextRows
 from decentrl.graph.view import entities_of
-from decentrl.growth.arriving import Arriving, read_arriving
+from decentrl.growth.arriving import Arriving, check_growth, read_arriving
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.growth.texts import text_rows
 from decentrl.storage.addition import Addition, Growth
 from decentrl.storage.additions import Store
 from decentrl.storage.mapped import MappedRows
@@ -125,6 +124,10 @@ class GrowingGraph:
         if len(self._literals) > 1:
             self._literals = [Literals.merged(self._literals)]
         return self._literals[0]
+
+    def literals_of(self, ids: Ids) -> Literals:
+        """What is said of some entities; what is said of others is not gone through."""
+        return Literals.merged([x.take(ids) for x in self._literals])
 
     def contains(self, triples: Ids) -> Any:
         """Whether each triple is in the training graph or was added, bool[n]."""
@@ -264,9 +267,8 @@ class Growing:
         try:
             graph.arrive(new.triples, new.labels, new.literals)
             affected = graph.arrivals.affected(new.triples, self.model.reach)
-            # Names that come later than their entities count as if they had come with them.
-            renamed = graph.arrivals.arrived(new.literals.names.entities)
-            affected = np.union1d(affected, renamed)
+            # What is said of entities later counts as if it had come with them.
+            affected = np.union1d(affected, graph.arrivals.arrived(new.literals.entities))
             hood = graph.arrivals.neighbourhood(affected, self.model.reads_two_hops)
             made = self.model.rows(self.part(graph, hood))
             facts = new.facts | self._report(graph, hood, made)
@@ -308,9 +310,8 @@ class Growing:
         side = next(name for name, other in self.sides.items() if other is graph)
         texts = None
         if model.reads_names:  # of the new ones only: all other rows stay as they are
-            names = graph.names.take(hood.entities[hood.new])
-            local = replace(names, entities=np.searchsorted(hood.entities, names.entities))
-            texts = TextRows(*ngram_counts(local, len(hood.entities), N_BUCKETS))
+            said = graph.literals_of(hood.entities[hood.new]).placed(hood.entities)
+            texts = text_rows(said.names, said.attributes, len(hood.entities))
         return Part(
             shifted, trained, model.seen_relations, read, model.shared, model.device, texts, side
         )
@@ -368,14 +369,7 @@ class Growing:
         known = [x for _, x in self.additions if x.side == growth.side][:1]
         if rows < side.width or (known and known[0].rows.shape[1] != rows):
             raise ValueError("its rows are of another width")
-        relations = growth.triples[:, 1]
-        n = len(side.trained.relations)
-        if len(relations) and not 0 <= relations.min() <= relations.max() < n:
-            raise ValueError("a relation is none")
-        if len(set(growth.labels)) != len(growth.labels) or any(
-            label in side.entities for label in growth.labels
-        ):
-            raise ValueError("a label occurs twice")
+        check_growth(growth, side.entities, len(side.trained.relations))
 
     def leave_store(self) -> None:
         """Close the store: later additions are in this process alone."""

@@ -31,7 +31,7 @@ class Newcomers:
     Attributes:
         frozen: the frozen model. Its ``newcomers`` makes rows of all entities of a part, its
             ``attentions`` says which neighbours they are made of: the weights of a row sum to 1,
-            and every attention layer has the same share.
+            less the share of its name, and every attention layer has the same share.
         distillation: the self-distillation of its ``encoder``, if it has one.
         widths: how wide each part of a row is, in their order; the vector comes first.
         reach: how many steps through new entities the effect of a triple goes.

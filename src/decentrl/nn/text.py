@@ -15,13 +15,14 @@ from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.graph.texts import TextRows
-from decentrl.nn.aggregate import weighted_sum
+from decentrl.nn.aggregate import segment_sum, weighted_sum
 
 RIDGE = 0.5
 """Penalty of the map between two languages."""
 MOST_LINKS = 5000
 """Links that the map is learned from, at most."""
 _COLUMNS = 128  # of a product that are made at once
+_ROWS = 2**14  # of random signs that are made at once
 
 
 def rarity(rows: TextRows, n_buckets: int) -> Tensor:
@@ -36,7 +37,10 @@ def rarity(rows: TextRows, n_buckets: int) -> Tensor:
 
 
 def shared_rarity(left: TextRows, right: TextRows, n_buckets: int) -> Tensor:
-    """:func:`rarity` over two graphs; 0 for n-grams of one graph, which no counterpart can have."""
+    """:func:`rarity` over two graphs; 0 for n-grams that only one of them has.
+
+    No counterpart that is there has these, and they would only shorten the others' weights.
+    """
     both = rarity(TextRows.joined((left, right)), n_buckets)
     there = [
         torch.from_numpy(np.bincount(side.buckets, minlength=n_buckets)) > 0
@@ -53,11 +57,13 @@ class Weighted:
         buckets: int64[k], the n-grams that occur and have a weight.
         graph: rows ← places in ``buckets``.
         weights: [n_edges].
+        lengths: of the rows before, [n]: how much they say.
     """
 
     buckets: Tensor
     graph: Adjacency
     weights: Tensor
+    lengths: Tensor
 
     @classmethod
     def of(cls, rows: TextRows, rare: Tensor) -> Weighted:
@@ -75,9 +81,8 @@ class Weighted:
         )
         weights = 1 + torch.from_numpy(rows.counts[kept]).to(device).log()
         weights = weights * rare[buckets][graph.columns]
-        lengths = torch.zeros(len(rows), device=device)
-        lengths.index_add_(0, graph.rows, weights.square())
-        return cls(buckets, graph, weights / lengths.sqrt()[graph.rows])
+        lengths = segment_sum(weights.square(), graph).sqrt()
+        return cls(buckets, graph, weights / lengths[graph.rows], lengths)
 
     @cached_property
     def transposed(self) -> tuple[Adjacency, Tensor]:
@@ -86,6 +91,15 @@ class Weighted:
         rows = self.graph.rows[order]
         graph = Adjacency.from_sorted(columns, rows, len(self.buckets), self.graph.n_rows)
         return graph, self.weights[order]
+
+    def only(self, buckets: Tensor) -> Weighted:
+        """The same rows with the weights that they have, of these n-grams alone."""
+        kept = torch.isin(self.buckets, buckets)
+        edges = kept[self.graph.columns].nonzero()[:, 0]
+        places = kept.cumsum(0) - 1
+        graph = self.graph.keep_edges(edges)
+        graph = Adjacency(graph.indptr, places[graph.columns], graph.rows, int(kept.sum()))
+        return Weighted(self.buckets[kept], graph, self.weights[edges], self.lengths)
 
     def spread(self, buckets: Tensor, values: Tensor) -> Tensor:
         """Values of this object's own n-grams, [k, d], for other n-grams; 0 where it has none."""
@@ -119,11 +133,14 @@ def name_vectors(rows: Weighted, width: int) -> Tensor:
 
 def _signs(buckets: Tensor, start: int, stop: int) -> Tensor:
     """Columns of a random matrix of -1 and 1 that is the same everywhere, [k, stop - start]."""
-    columns = torch.arange(start, stop, device=buckets.device)
-    code = buckets[:, None] * 0x2545F4914F6CDD1D + columns * 0x1B873593 + 0x3C6EF372FE94F82A
-    for factor in (0x14057B7EF767814F, 0x5851F42D4C957F2D):
-        code = (code ^ (code >> 29)) * factor
-    return 1.0 - 2.0 * ((code >> 40) & 1).float()
+    columns = torch.arange(start, stop, device=buckets.device) * 0x1B873593 + 0x3C6EF372FE94F82A
+    signs = torch.empty(len(buckets), stop - start, device=buckets.device)
+    for some, out in zip(torch.split(buckets, _ROWS), torch.split(signs, _ROWS), strict=True):
+        code = some[:, None] * 0x2545F4914F6CDD1D + columns
+        for factor in (0x14057B7EF767814F, 0x5851F42D4C957F2D):
+            code = (code ^ (code >> 29)) * factor
+        out.copy_(1 - 2 * ((code >> 40) & 1))
+    return signs
 
 
 def learn_translation(linked: Weighted, targets: Tensor) -> Tensor:
@@ -156,6 +173,7 @@ def learn_translation(linked: Weighted, targets: Tensor) -> Tensor:
 def translated(rows: Weighted, linked: Weighted, coefficients: Tensor) -> Tensor:
     """Names mapped by :func:`learn_translation`, [n, width], of length 1 (0 where unknown)."""
     out = torch.empty(rows.graph.n_rows, coefficients.shape[1], device=coefficients.device)
+    linked = linked.only(rows.buckets)  # few names have few n-grams
     graph, weights = linked.transposed
     for start in range(0, out.shape[1], _COLUMNS):
         part = coefficients[:, start : start + _COLUMNS].contiguous()

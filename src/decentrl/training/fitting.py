@@ -37,11 +37,11 @@ from decentrl.training.unlinked import (
 )
 from decentrl.views.base import Rows, TrainingData
 from decentrl.views.fused import FusedViews, Structures
-from decentrl.views.text import NameView
+from decentrl.views.text import PAIRS, NameView, texts_of
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
 FEWEST_NAMED = 10
-"""Held-out links between two names that the weights of names are chosen by, at least."""
+"""Held-out links of entities with names or attributes that weights are chosen by, at least."""
 LEAST_ROUNDS = 2
 """Rounds of self-training after a start without links."""
 
@@ -242,14 +242,16 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     Args:
         valid: held-out links, int64[n, 2] in merged ids; may be empty.
     """
+    if context.config.names.weight > 0:
+        texts_of(context.known)  # an error now, not after training
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
     chosen, confidence, started = context.config.self_training.rounds, None, NO_LINKS
+    if not len(first.links):
+        first.found = started = _links_by_names(context)
+        chosen = max(chosen, LEAST_ROUNDS)
     if not len(valid):
         context.config = settled_names(context.config, context.known.texts is not None)
-        if not len(first.links):
-            first.found = started = _links_by_names(context)
-            chosen = max(chosen, LEAST_ROUNDS)
         first.start(chosen)
     else:
         first.start()
@@ -275,15 +277,22 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
 def _links_by_names(context: TrainingContext) -> Ids:
     """Links to start from where none is known: pairs of names that are surely the same."""
     if context.known.texts is None:
+        unread = context.config.names.weight == 0
         raise InputError(
-            "there is no training link, and names on both sides to start from are not there either",
-            remedy="give links, or names of both graphs",
+            "there is no training link, and the settings give names no weight"
+            if unread
+            else "there is no training link, and not both graphs have names to start from",
+            remedy=f"give links, or {'another names.weight' if unread else 'names of both graphs'}",
         )
-    view = NameView(context.config)
+    names = replace(context.config.names, translation=0.0)
+    view = NameView(replace(context.config, names=names))
     structure = context.structures["known"].of(view)
-    vectors = view.encode(structure, torch.from_numpy(NO_LINKS)).vectors
     pool = Unlinked.of(context.known.n_left, NO_LINKS, NO_LINKS, context.seen)
-    links = same_names(vectors, pool)
+    links = same_names(view.encode(structure, torch.from_numpy(NO_LINKS)).vectors, pool)
+    # The first links show which attributes mean the same, and with these there are more links.
+    made = view.encode(structure, torch.from_numpy(links))
+    if PAIRS in made.shared:
+        links = same_names(made.vectors, pool)
     if not len(links):
         raise InputError("no two names are alike enough to start from", remedy="give some links")
     return links
@@ -298,10 +307,11 @@ def _weigh_names(first: Pass) -> Config:
     texts = context.known.texts
     assert texts is not None
     ends = first.valid - np.array([0, context.known.n_left])
-    valid = first.valid[texts[0].named()[ends[:, 0]] & texts[1].named()[ends[:, 1]]]
+    valid = first.valid[texts[0].there()[ends[:, 0]] & texts[1].there()[ends[:, 1]]]
     if len(valid) < FEWEST_NAMED:
         return settings
     unlinked = first.unlinked(np.union1d(context.seen, first.valid))
+    first.views.weigh(replace(config, names=replace(config.names, weight=0.0)))
     others = first.vectors("known")
     structure = first.structures["known"].of(NameView(settings))
     parts = [

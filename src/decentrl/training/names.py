@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ WEIGHTS = tuple(x / 10 for x in range(9))
 TRANSLATIONS = 0.0, 0.25, 0.5, 0.75, 1.0
 ALIKE, MARGIN = 0.7, 0.1
 """Cosine of two names that may be the same, and by how much it must beat all others of either."""
+_AT_ONCE = 2**23  # scores of held-out links and candidates
 
 
 def settled_names(config: Config, there: bool) -> Config:
@@ -50,35 +51,52 @@ def best_name_weights(
 
     Args:
         others: vectors of all entities by the other views, [n, d].
-        names: vectors of names as they are and translated; the right side's are the same in both.
+        names: vectors of names as they are and translated, [n, d]; the right side's are the same.
     """
     direct, translated = names
-    left, right = (torch.from_numpy(x).to(others.device) for x in (unlinked.left, unlinked.right))
-    rows, columns = unlinked.places(valid, others.device)
-    each = torch.arange(len(valid), device=others.device)
-    ends = (left[rows], right, 1, each, columns), (left, right[columns], 0, rows, each)
-    pairs = (others, others), (direct, direct), (translated, direct)
-    questions: list[Any] = [
-        (a, b, dim, i, j, *(x[a] @ y[b].t() for x, y in pairs)) for a, b, dim, i, j in ends
-    ]
-    named = direct.any(1)
-
-    def likelihood(weight: float, share: float) -> float:
-        length = ((1 - share) * direct + share * translated).norm(dim=1).clamp(min=1e-12)
-        factor = torch.where(named, (1 - weight) ** 0.5, 1.0)
-        total = 0.0
-        for a, b, dim, i, j, other, plain, mapped in questions:
-            scores = ((1 - share) * plain + share * mapped).div_(length[a, None]).mul_(weight)
-            scores += other * factor[a, None] * factor[b]
-            total += (scores / config.matching.temperature).log_softmax(dim)[i, j].mean().item()
-        return total
-
-    settings = config.names
+    settings, temperature = config.names, config.matching.temperature
     weights = WEIGHTS if settings.weight < 0 else (settings.weight,)
     shares = TRANSLATIONS if settings.translation < 0 else (settings.translation,)
     options = [(w, share) for w, share in product(weights, shares) if w or share == shares[0]]
-    weight, share = max(options, key=lambda option: likelihood(*option))
+    lengths = {share: ((1 - share) * direct + share * translated).norm(dim=1) for share in shares}
+    known = others.any(1).float()
+    likelihood = [0.0] * len(options)
+    for ends, there, truths, (own, theirs) in _asked(names, unlinked, valid):
+        other = others[ends] @ others[there].t()
+        plain, mapped = direct[ends] @ direct[there].t(), own[ends] @ theirs[there].t()
+        places = torch.arange(len(ends), device=other.device)
+        for i, (weight, share) in enumerate(options):
+            length = lengths[share].clamp(min=1e-12)
+            # As FusedViews does it: of a view without a vector the others have the weight.
+            whole = (weight * (lengths[share] > 0) + (1 - weight) * known).sqrt().clamp(min=1e-12)
+            scores = ((1 - share) * plain).add_(mapped, alpha=share)
+            scores.div_(length[ends, None]).div_(length[there])
+            scores.mul_(weight).add_(other, alpha=1 - weight)
+            scores.div_(whole[ends, None] * temperature).div_(whole[there])
+            likelihood[i] += scores.log_softmax(1)[places, truths].double().sum().item()
+    weight, share = options[likelihood.index(max(likelihood))]
     return replace(config, names=replace(settings, weight=weight, translation=share))
+
+
+def _asked(
+    names: tuple[Tensor, Tensor], unlinked: Unlinked, valid: Ids
+) -> Iterator[tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]]:
+    """Ends of some links, all candidates, which of these are right, and names of both to compare.
+
+    First left ends, then right ones; the names are those with the left side's translated.
+    """
+    direct, translated = names
+    left, right = (torch.from_numpy(x).to(direct.device) for x in (unlinked.left, unlinked.right))
+    rows, columns = unlinked.places(valid, direct.device)
+    for ends, there, truths, compared in (
+        (left[rows], right, columns, (translated, direct)),
+        (right[columns], left, rows, (direct, translated)),
+    ):
+        size = max(1, _AT_ONCE // len(there))
+        for some, right_ones in zip(
+            torch.split(ends, size), torch.split(truths, size), strict=True
+        ):
+            yield some, there, right_ones, compared
 
 
 def same_names(vectors: Tensor, pool: Unlinked) -> Ids:

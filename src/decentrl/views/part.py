@@ -16,7 +16,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.hops import Growth
 from decentrl.graph.relational import PropagationView, RelationalView
-from decentrl.graph.texts import TextRows
+from decentrl.graph.texts import Texts
 from decentrl.graph.view import GraphView
 from decentrl.nn.running import FrozenStates
 
@@ -33,7 +33,7 @@ class Part:
         seen_relations: bool[n_relations], those that training has seen.
         memory: reads the rows of a memory by its name, [n, width]; 0 for new entities.
         shared: memories that do not belong to one entity.
-        texts: the n-grams of the entities' names, if the model reads them.
+        texts: names and attributes of the new entities, if the model reads them.
         side: of the graph, ``left`` or ``right``.
     """
 
@@ -43,7 +43,7 @@ class Part:
     memory: Callable[[str], Tensor]
     shared: Mapping[str, Tensor]
     device: torch.device
-    texts: TextRows | None = None
+    texts: Texts | None = None
     side: str = ""
 
     @cached_property

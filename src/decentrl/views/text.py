@@ -2,12 +2,15 @@
 
 The left graph's names are also translated, n-gram by n-gram, as the known links have taught: that
 is how names in two languages meet. Where both sides share a language, they share n-grams anyway.
+
+Values of attributes are added to names: those of pairs of attributes on which linked entities
+agree. A value weighs the more the rarer it is and the more the entities agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,8 +19,10 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.errors import InputError
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.graph.paired import paired_attributes
+from decentrl.graph.texts import N_BUCKETS, TextRows, Texts
 from decentrl.graph.view import entities_of
 from decentrl.nn.text import (
     MOST_LINKS,
@@ -29,21 +34,42 @@ from decentrl.nn.text import (
     translated,
 )
 from decentrl.views.base import Attention, Rows, View
-from decentrl.views.part import Part
+from decentrl.views.part import Mask, Part
 
 SHARED, OWN, COEFFICIENTS = "name_rarity", "left_rarity", "translations"
 LINKED = ("name_rows", "name_buckets", "name_counts")
 """Names of memories: rarity on both sides and on the left, and the map with the names it reads."""
+PAIRS, VALUES = "attribute_pairs", "value_rarity"
+"""Names of memories: which attributes mean the same, and what their values weigh."""
+_AT_ONCE = 2**16  # entities
+LARGEST = 1e3
+"""More than a rarity, 1 + log n, or a coefficient, 2 √n, can be."""
 
 
 @dataclass(frozen=True, eq=False)
 class NameStructure:
-    """The n-grams of both graphs' entities, and their rarity among those known in training."""
+    """Names and values of both graphs' entities, and the rarity of n-grams among those in training.
 
-    left: TextRows
-    right: TextRows
+    Attributes:
+        seen: bool[n] of left and right, the entities known in training.
+        shared, own: the rarity of n-grams in both graphs and in the left one.
+    """
+
+    left: Texts
+    right: Texts
+    seen: tuple[Mask, Mask]
     shared: Tensor
     own: Tensor
+
+
+def texts_of(graph: MergedGraph) -> tuple[Texts, Texts]:
+    """Names and attributes of both graphs; an error unless both have the one or the other."""
+    if graph.texts is None:
+        raise InputError(
+            "the settings weigh names, but not both graphs have some",
+            remedy="give names of both, or --set names.weight=0",
+        )
+    return graph.texts
 
 
 class NameView(View):
@@ -59,39 +85,39 @@ class NameView(View):
     def read(
         self, graph: MergedGraph, trained_on: MergedGraph, device: torch.device
     ) -> NameStructure:
-        if graph.texts is None:
-            raise InputError(
-                "the settings weigh names, but the graphs have none",
-                remedy="give names, or --set names.weight=0",
-            )
-        left, right = graph.texts
+        left, right = texts_of(graph)
         seen = entities_of(trained_on.triples(), trained_on.n_entities)
-        known = left.only(seen[: graph.n_left]), right.only(seen[graph.n_left :])
+        sides = seen[: graph.n_left], seen[graph.n_left :]
+        known = left.names.only(sides[0]), right.names.only(sides[1])
         shared, own = shared_rarity(*known, N_BUCKETS), rarity(known[0], N_BUCKETS)
-        return NameStructure(left, right, shared.to(device), own.to(device))
+        return NameStructure(left, right, sides, shared.to(device), own.to(device))
 
     def encode(self, structure: NameStructure, links: Tensor, out: Tensor | None = None) -> Rows:
         rows = self.memory_of(structure, links)
-        n_left, n = len(structure.left), len(structure.left) + len(structure.right)
+        n_left, n_right = len(structure.left), len(structure.right)
         if out is None:
-            out = structure.shared.new_empty(n, self.dim)
-        shared = rows.shared
-        out[:n_left] = self._vectors(structure.left, shared, left=True)
-        out[n_left:] = self._vectors(structure.right, shared, left=False)
-        return Rows(out, rows.memory, shared)
+            out = structure.shared.new_empty(n_left + n_right, self.dim)
+        for side, place in ((structure.left, out[:n_left]), (structure.right, out[n_left:])):
+            for start in range(0, len(side), _AT_ONCE):
+                some = side.take(np.arange(start, min(start + _AT_ONCE, len(side))))
+                made = self._vectors(some, rows.shared, left=side is structure.left)
+                place[start : start + _AT_ONCE] = made
+        return Rows(out, rows.memory, rows.shared)
 
     def memory_of(self, structure: NameStructure, links: Tensor) -> Rows:
         """What newcomers read: the rarities, and what the links have taught."""
         shared = {SHARED: structure.shared, OWN: structure.own}
         ends = links.cpu().numpy() - np.array([0, len(structure.left)])
-        named = structure.left.named()[ends[:, 0]] & structure.right.named()[ends[:, 1]]
+        shared |= value_weights(structure, ends)
+        left, right = structure.left.names, structure.right.names
+        named = left.named()[ends[:, 0]] & right.named()[ends[:, 1]]
         ends = ends[named]
         if len(ends) > MOST_LINKS:
             rng = np.random.default_rng(self.config.seed)
             ends = ends[np.sort(rng.permutation(len(ends))[:MOST_LINKS])]
         if self.translation and len(ends):
-            linked = structure.left.take(ends[:, 0])
-            rights = Weighted.of(structure.right.take(ends[:, 1]), structure.shared)
+            linked = left.take(ends[:, 0])
+            rights = Weighted.of(right.take(ends[:, 1]), structure.shared)
             targets = name_vectors(rights, self.dim)
             shared[COEFFICIENTS] = learn_translation(Weighted.of(linked, structure.own), targets)
             arrays = linked.indptr, linked.buckets, linked.counts
@@ -100,15 +126,32 @@ class NameView(View):
             }
         return Rows(structure.shared.new_empty(0, 0), {}, shared)
 
-    def _vectors(self, rows: TextRows, shared: dict[str, Tensor], *, left: bool) -> Tensor:
-        """Vectors of names, [n, dim], of length 1, or 0 without a name."""
-        direct = name_vectors(Weighted.of(rows, shared[SHARED]), self.dim)
+    def _vectors(self, texts: Texts, shared: dict[str, Tensor], *, left: bool) -> Tensor:
+        """Vectors of names and values, [n, dim], of length 1, or 0 without any."""
+        names, lengths = self._names(texts.names, shared, left=left)
+        if PAIRS not in shared:
+            return names
+        known = shared[PAIRS][:, 0 if left else 1].cpu().numpy()
+        values = Weighted.of(texts.values.bucketed(known)[0], shared[VALUES])
+        # Other random signs than those of n-grams: what is in a name is no value.
+        made = name_vectors(replace(values, buckets=values.buckets + N_BUCKETS), self.dim)
+        made.mul_(values.lengths[:, None])
+        return F.normalize(made.addcmul_(names, lengths[:, None]), dim=-1)
+
+    def _names(
+        self, rows: TextRows, shared: dict[str, Tensor], *, left: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Vectors of names, [n, dim], of length 1, or 0 without one; how much they say, [n]."""
+        weighted = Weighted.of(rows, shared[SHARED])
+        direct = name_vectors(weighted, self.dim)
         if not left or COEFFICIENTS not in shared:
-            return direct
-        device = direct.device
+            return direct, weighted.lengths
+        device, share = direct.device, self.translation
         linked = Weighted.of(TextRows(*(shared[name].numpy() for name in LINKED)), shared[OWN])
-        mapped = translated(Weighted.of(rows, shared[OWN]), linked, shared[COEFFICIENTS].to(device))
-        return F.normalize((1 - self.translation) * direct + self.translation * mapped, dim=-1)
+        own = Weighted.of(rows, shared[OWN])
+        mapped = translated(own, linked, shared[COEFFICIENTS].to(device))
+        lengths = (1 - share) * weighted.lengths + share * own.lengths
+        return F.normalize((1 - share) * direct + share * mapped, dim=-1), lengths
 
     def check(self, memory: Mapping[str, Tensor]) -> None:
         """A :class:`ValueError` unless what was stored is what :meth:`memory_of` makes.
@@ -117,22 +160,31 @@ class NameView(View):
             memory: tensors by name.
         """
         wanted = {SHARED: (torch.float32, [N_BUCKETS]), OWN: (torch.float32, [N_BUCKETS])}
-        if COEFFICIENTS in memory:
-            k, n = (memory[name].shape[0] for name in (COEFFICIENTS, LINKED[1]))
+        taught = [name for name in (COEFFICIENTS, *LINKED) if name in memory]
+        if taught:
+            k, n = (memory[name].numel() if name in memory else 0 for name in LINKED[:2])
             wanted |= {
-                COEFFICIENTS: (torch.float32, [k, self.dim]),
-                LINKED[0]: (torch.int64, [k + 1]),
+                COEFFICIENTS: (torch.float32, [k - 1, self.dim]),
+                LINKED[0]: (torch.int64, [k]),
                 LINKED[1]: (torch.int64, [n]),
                 LINKED[2]: (torch.float32, [n]),
             }
+        if PAIRS in memory:
+            wanted[PAIRS] = torch.int64, [memory[PAIRS].shape[0], 2]
+            wanted[VALUES] = torch.float32, [N_BUCKETS]
         for name, (dtype, shape) in wanted.items():
             if name not in memory or (memory[name].dtype, [*memory[name].shape]) != (dtype, shape):
                 raise ValueError(f"memory: {name} is missing, or of another shape")
-        if COEFFICIENTS not in memory:
+        for name in wanted.keys() - {*LINKED, PAIRS}:
+            least = -LARGEST if name == COEFFICIENTS else 0
+            if not bool(((memory[name] >= least) & (memory[name] < LARGEST)).all()):
+                raise ValueError(f"memory: a number in {name} is out of range")
+        if not taught:
             return
         rows, buckets, counts = (memory[name] for name in LINKED)
         ordered = bool((rows.diff() >= 0).all()) and rows[0] == 0 and rows[-1] == len(buckets)
-        inside = bool(((buckets >= 0) & (buckets < N_BUCKETS)).all() and (counts >= 1).all())
+        inside = bool(((buckets >= 0) & (buckets < N_BUCKETS)).all())
+        inside = inside and bool(((counts >= 1) & counts.isfinite()).all())
         if not ordered or not inside:
             raise ValueError("memory: the names of the links are none")
 
@@ -143,10 +195,30 @@ class NameView(View):
         shared = {
             name: tensor if name in LINKED else tensor.to(part.device)
             for name, tensor in part.shared.items()
-            if name in (SHARED, OWN, COEFFICIENTS, *LINKED)
+            if name in (SHARED, OWN, COEFFICIENTS, *LINKED, PAIRS, VALUES)
         }
         return Rows(self._vectors(part.texts, shared, left=part.side != "right"))
 
     def attentions(self, part: Part, rows: Rows) -> list[Attention]:
         """None: a name is the entity's own."""
         return []
+
+
+def value_weights(structure: NameStructure, links: Ids) -> dict[str, Tensor]:
+    """Which attributes mean the same, and what their values weigh; nothing if none do.
+
+    A value weighs what an n-gram would, times the agreement of its attributes.
+    """
+    values = structure.left.values, structure.right.values
+    pairs, agreement = paired_attributes(*values, links)
+    if not len(pairs):
+        return {}
+    known, sums, times = [], np.zeros(N_BUCKETS), np.zeros(N_BUCKETS)
+    for side, seen, hashes in zip(values, structure.seen, pairs.T, strict=True):
+        rows, places = side.bucketed(hashes)
+        known.append(rows.only(seen))
+        sums += np.bincount(rows.buckets, agreement[places], N_BUCKETS)
+        times += np.bincount(rows.buckets, minlength=N_BUCKETS)
+    weight = torch.from_numpy(sums / times.clip(min=1)).float()
+    weight = (shared_rarity(known[0], known[1], N_BUCKETS) * weight).to(structure.shared.device)
+    return {PAIRS: torch.from_numpy(pairs), VALUES: weight}
