@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,17 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     return indptr.astype(np.int64), np.concatenate(buckets), np.concatenate(counts)
 
 
+def pieces(names: Iterable[str], n_buckets: int) -> dict[str, int]:
+    """The n-grams of an entity's names, in Latin letters too, and the bucket of each."""
+    folded = [fold(name) for name in names]
+    found: dict[str, int] = {}
+    for text in _with_latin(folded, np.arange(len(folded)))[0]:
+        for n, starts, cells in _windows(np.zeros(len(text), np.int64), text, n_buckets):
+            places = zip(starts.tolist(), cells.tolist(), strict=True)
+            found |= {text[start : start + n]: bucket for start, bucket in places}
+    return found
+
+
 def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:
     """The names, and those in other scripts once more in Latin letters."""
     foreign = [i for i, x in enumerate(folded) if not x.isascii()]
@@ -82,10 +93,22 @@ def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:
 def _hashed(words: Iterable[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
     """The entity and the bucket of every n-gram of folded names."""
     texts = list(words)
-    letters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(x) for x in texts])
+    rows, cells = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for _, starts, found in _windows(owner, "".join(texts), n_buckets):
+        rows.append(ids[owner[starts]])
+        cells.append(found)
+    return np.concatenate(rows), np.concatenate(cells)
+
+
+def _windows(owner: Ids, text: str, n_buckets: int) -> Iterator[tuple[int, Ids, Ids]]:
+    """The n-grams in folded names, one length after the other: it, where they begin, buckets.
+
+    Args:
+        owner: int64[k], which name each character of ``text``, all names in one, belongs to.
+    """
+    letters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     space = letters == ord(" ")
-    rows, cells = [], []
     code = np.zeros(len(letters), np.uint64)
     whole = np.ones(len(letters), bool)  # whether a window that begins here is inside one word
     for n in range(1, LONGEST + 1):
@@ -98,11 +121,8 @@ def _hashed(words: Iterable[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
         whole = whole & (owner[:size] == owner[n - 1 :])
         code = _mixed(code * _FIRST + letters[n - 1 :].astype(np.uint64) + np.uint64(1))
         kept = whole & ~space[:size] if n == 1 else whole
-        rows.append(ids[owner[:size][kept]])
-        cells.append((code[kept] >> np.uint64(65 - n_buckets.bit_length())).astype(np.int64))
-    if not rows:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(rows), np.concatenate(cells)
+        buckets = (code[kept] >> np.uint64(65 - n_buckets.bit_length())).astype(np.int64)
+        yield n, np.flatnonzero(kept), buckets
 
 
 def _mixed(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

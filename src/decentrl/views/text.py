@@ -49,6 +49,7 @@ class NameStructure:
 class NameView(View):
     """Names as vectors: direct and, on the left side, translated, added up with a weight."""
 
+    called = "names"
     entity_tables = ()
 
     def __init__(self, config: Config) -> None:
