@@ -61,15 +61,17 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     return indptr.astype(np.int64), np.concatenate(buckets), np.concatenate(counts)
 
 
-def pieces(names: Iterable[str], n_buckets: int) -> dict[str, int]:
-    """The n-grams of an entity's names, in Latin letters too, and the bucket of each."""
-    folded = [fold(name) for name in names]
-    found: dict[str, int] = {}
-    for text in _with_latin(folded, np.arange(len(folded)))[0]:
-        for n, starts, cells in _windows(np.zeros(len(text), np.int64), text, n_buckets):
-            places = zip(starts.tolist(), cells.tolist(), strict=True)
-            found |= {text[start : start + n]: bucket for start, bucket in places}
-    return found
+def folded(names: Iterable[str]) -> list[str]:
+    """Names as they are compared: folded, and those in other scripts in Latin letters as well."""
+    texts = [fold(name) for name in names]
+    return _with_latin(texts, np.arange(len(texts)))[0]
+
+
+def buckets_in(text: str, n_buckets: int) -> Ids:
+    """The buckets of the n-grams in a folded name, or in a piece of one."""
+    owner = np.zeros(len(text), np.int64)
+    cells = [found for _, _, found in _windows(owner, text, n_buckets)]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *cells]))
 
 
 def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:

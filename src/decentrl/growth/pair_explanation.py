@@ -12,7 +12,9 @@ KNOWN = "known"
 """What explanations call a link that was given."""
 STRUCTURE = "structure"
 """What they call the views that read no names, together."""
-_WORDS = {"links": "links around it"}
+_VIEWS = {"links": "links around it"}
+_OTHER = {"left": "right", "right": "left"}
+_NAMES = 3  # of an entity that are shown
 _WHY = {KNOWN: "a known link", "found": "a link that self-training found"}
 
 
@@ -89,14 +91,15 @@ class Without:
     Attributes:
         kind: ``view`` or ``neighbour``.
         what: the view, or the left entity's neighbour.
-        first: the candidate that would be first.
-        margin: by how much the explained pair would be ahead of its best rival, below 0 behind.
+        first: the candidate that would be first; None if nothing known would be left to compare.
+        margin: by how much the explained pair would be ahead of its best rival, below 0 behind;
+            None without a rival.
     """
 
     kind: Literal["view", "neighbour"]
     what: str
-    first: Called
-    margin: float
+    first: Called | None
+    margin: float | None
 
 
 @dataclass(frozen=True)
@@ -152,117 +155,146 @@ class PairExplanation:
 
 def in_words(found: PairExplanation) -> list[str]:
     """An explanation as lines; those that belong to the line above begin with two spaces."""
+    words = _Words(found)
     return [
-        *_verdict(found),
-        *_measures(found),
-        *_neighbours(found),
-        *_names(found),
-        *_changes(found),
+        *words.verdict(),
+        *words.measures(),
+        *words.neighbours(),
+        *words.names(),
+        *words.changes(),
     ]
 
 
-def _verdict(found: PairExplanation) -> list[str]:
-    left, right = found.left.short, found.right.short
-    if found.link == KNOWN:
-        said = f"{found.left} and {found.right} are the same: a known link says so."
-    elif found.rank == 1:
-        said = f"{found.right} is the best match of {found.left}"
-        if found.confidence is not None:
-            said += f", right with a probability of {found.confidence:.1%}"
-        said += f"; self-training took it for {_WHY['found']}." if found.link else "."
-    elif found.first is None:
-        said = f"{found.left} and {found.right} are no match: there are no candidates."
-    else:
-        said = f"{found.right} is not the best match of {found.left}: that is {found.first}."
-    lines = [said]
-    for own, linked in ((left, found.left_linked), (right, found.right_linked)):
-        if linked is not None:
-            lines.append(f"  A known link says that {own} is {linked}.")
-    return lines
+class _Words:
+    """The sentences of an explanation."""
 
+    def __init__(self, found: PairExplanation) -> None:
+        self._found = found
+        # Entities of both sides may have the same name: then the side is said, too.
+        called = {"left": {found.left.short}, "right": {found.right.short}}
+        others = [("right", x) for x in (found.first, *(y.first for y in found.without)) if x]
+        others += [(_OTHER[x.side], x.entity) for x in found.rivals]
+        for side, entity in others:
+            called[side].add(entity.short)
+        self._ambiguous = called["left"] & called["right"]
+        self._left = self._short("left", found.left)
+        self._right = self._short("right", found.right)
 
-def _measures(found: PairExplanation) -> list[str]:
-    left, right = found.left.short, found.right.short
-    lines = [f"Alike by {_sum_of(found.cosine, found.shares)}."]
-    if found.score is None:
-        return [*lines, f"  {right} is no candidate of {left}, so the pair has no score."]
-    rank = f"  Score ({found.matcher}) {found.score:.4f}: {right} is number {found.rank} for {left}"
-    if found.reverse_rank is not None:
-        rank += f", {left} number {found.reverse_rank} for {right}"
-    return [*lines, f"{rank}."]
+    def _short(self, side: str, entity: Called) -> str:
+        return f"{entity.short} ({side})" if entity.short in self._ambiguous else entity.short
+
+    def _full(self, side: str, entity: Called) -> str:
+        return f"{entity} ({side})" if entity.short in self._ambiguous else str(entity)
+
+    def verdict(self) -> list[str]:
+        """What is said about the pair."""
+        found = self._found
+        left, right = self._full("left", found.left), self._full("right", found.right)
+        if found.link == KNOWN:
+            said = f"{left} and {right} are the same: a known link says so."
+        elif found.first is None:
+            said = f"{left} and {right} are no match: there are no candidates."
+        elif found.first == found.right:
+            said = f"{right} is the best match of {left}"
+            if found.confidence is not None:
+                said += f", right with a probability of {found.confidence:.1%}"
+            said += f"; it is {_WHY['found']}." if found.link else "."
+        else:
+            best = self._full("right", found.first)
+            said = f"{right} is not the best match of {left}: that is {best}."
+        linked = (self._left, found.left_linked), (self._right, found.right_linked)
+        said_of = (f"  A known link says that {own} is {x}." for own, x in linked if x is not None)
+        return [said, *said_of]
+
+    def measures(self) -> list[str]:
+        """Cosine, score and ranks."""
+        found = self._found
+        lines = [f"{_sum_of(found.cosine, found.shares).capitalize()}."]
+        if found.score is None:
+            text = f"{self._right} is no candidate for {self._left}, so the pair has no score."
+            return [*lines, f"  {text}"]
+        text = f"Score {found.score:.4f} ({found.matcher}): "
+        text += f"{self._right} is number {found.rank:,} for {self._left}"
+        if found.reverse_rank is not None:
+            text += f", {self._left} number {found.reverse_rank:,} for {self._right}"
+        return [*lines, f"  {text}."]
+
+    def neighbours(self) -> list[str]:
+        """The neighbours that both have."""
+        found = self._found
+        n = len(found.shared) + found.more
+        if not n:
+            return ["They share no neighbours that a link or a match joins."]
+        lines = [f"Neighbours that both have: {n:,}{', the weightiest:' if found.more else '.'}"]
+        for one in found.shared:
+            why = _WHY.get(one.because, "each other's best match")
+            why += "" if one.confidence is None else f", {one.confidence:.1%} sure"
+            if one.left_weight is not None and one.right_weight is not None:
+                why += f"; weights {one.left_weight:.1%} and {one.right_weight:.1%}"
+            ends = f"{_arrows(found.left, one.left_relations)} {one.left.short}"
+            ends += f" / {_arrows(found.right, one.right_relations)} {one.right.short}"
+            lines.append(f"  {ends} ({why})")
+        return lines
+
+    def names(self) -> list[str]:
+        """Both names, and what they have in common."""
+        found = self._found
+        if "names" not in found.shares:
+            return []
+        if not found.left_names or not found.right_names:
+            lacking = self._right if found.left_names else self._left
+            return [f"Names say nothing: {lacking} has none."]
+        shown = [", ".join(names[:_NAMES]) for names in (found.left_names, found.right_names)]
+        common = ", ".join(found.in_common)
+        words = f"in common: {common}" if common else "no pieces of words in common"
+        return [f"Names: {' / '.join(shown)}; {words}."]
+
+    def changes(self) -> list[str]:
+        """The rivals, and what would put another candidate first."""
+        found, now = self._found, self._found.first == self._found.right
+        lines = [f"  {self._rival(rival)}" for rival in found.rivals]
+        changing = [x for x in found.without if (x.first == found.right) != now]
+        for one in changing:
+            then = "there would be nothing to compare"
+            if one.first is not None:
+                then = f"{self._short('right', one.first)} would be first"
+            lines.append(f"  Without {self._left_out(one)}, {then}.")
+        margins = {self._left_out(x): x.margin for x in found.without if x.margin is not None}
+        if margins and not changing:
+            what = (min if now else max)(margins, key=lambda x: margins[x])
+            lines.append(
+                f"  {self._right} would {'stay' if now else 'not become'} first without any view "
+                f"or shared neighbour. What counts most is {what}: without, the margin would be "
+                f"{margins[what]:.4f}."
+            )
+        return ["What would change the answer:", *lines] if lines else []
+
+    def _rival(self, rival: Rival) -> str:
+        own = self._left if rival.side == "left" else self._right
+        text = f"The best other candidate for {own} is "
+        text += self._full(_OTHER[rival.side], rival.entity)
+        if rival.margin is not None:
+            text += f", {abs(rival.margin):.4f} {'behind' if rival.margin >= 0 else 'ahead'}"
+        return f"{text}: {_sum_of(rival.cosine, rival.shares)}."
+
+    def _left_out(self, one: Without) -> str:
+        if one.kind == "view":
+            return f"the {_VIEWS.get(one.what, one.what)}"
+        return f"the neighbour {one.what} of {self._left}"
 
 
 def _sum_of(cosine: float, shares: Mapping[str, float]) -> str:
     """A cosine as the sum of its parts."""
-    words = [f"{_WORDS.get(view, view)} {share:.3f}" for view, share in shares.items()]
-    others = {view: share for view, share in shares.items() if view != "names"}
-    if len(others) > 1:
-        inner = f"{STRUCTURE} {sum(others.values()):.3f} ({' + '.join(words[: len(others)])})"
-        words = [inner, *words[len(others) :]]
-    return f"{cosine:.3f} (cosine) = {' + '.join(words)}"
+    words = {view: f"{_VIEWS.get(view, view)} {share:.3f}" for view, share in shares.items()}
+    others = [view for view in shares if view != "names"]
+    if 1 < len(others) < len(shares):
+        whole = sum(shares[view] for view in others)
+        inner = ", ".join(words.pop(view) for view in others)
+        words = {STRUCTURE: f"{STRUCTURE} {whole:.3f} ({inner})"} | words
+    return f"cosine {cosine:.3f}: {', '.join(words.values())}"
 
 
-def _neighbours(found: PairExplanation) -> list[str]:
-    if not found.shared:
-        return ["They share no neighbours that a link or a match joins."]
-    n = len(found.shared) + found.more
-    lines = [f"Neighbours that both have: {n:,}{', the weightiest:' if found.more else '.'}"]
-    for one in found.shared:
-        why = _WHY.get(one.because, "each other's best match")
-        why += "" if one.confidence is None else f", {one.confidence:.1%} sure"
-        ends = f"{_edges(found.left, one.left_relations)} {one.left.short}"
-        ends += f"  =  {_edges(found.right, one.right_relations)} {one.right.short}"
-        if one.left_weight is not None and one.right_weight is not None:
-            why += f"; weight {one.left_weight:.1%} and {one.right_weight:.1%}"
-        lines.append(f"  {ends}  ({why})")
-    return lines
-
-
-def _edges(own: Called, relations: Sequence[Relation]) -> str:
+def _arrows(own: Called, relations: Sequence[Relation]) -> str:
     """An entity with its relations to a neighbour, as arrows."""
     arrows = (f"–{r.name}→" if r.role == "head" else f"←{r.name}–" for r in relations)
     return f"{own.short} {' '.join(arrows)}"
-
-
-def _names(found: PairExplanation) -> list[str]:
-    if "names" not in found.shares:
-        return []
-    if not found.left_names or not found.right_names:
-        lacking = found.right if found.left_names else found.left
-        return [f"{lacking.label} has no name, so names say nothing."]
-    names = " / ".join(", ".join(names[:3]) for names in (found.left_names, found.right_names))
-    common = ", ".join(f"“{piece.strip()}”" for piece in found.in_common)
-    nothing = "nothing in common; what names say comes from the known links, as a translation"
-    return [f"Names: {names}: {'in common ' + common if common else nothing}."]
-
-
-def _changes(found: PairExplanation) -> list[str]:
-    lines = [f"  {_rival(found, rival)}" for rival in found.rivals]
-    now = found.rank == 1
-    changing = [x for x in found.without if (x.first == found.right) != now]
-    for one in changing:
-        other = f"{one.first.short} would be first"
-        lines.append(f"  Without {_left_out(found, one)}, {other}.")
-    if found.without and not changing:
-        word = "stay" if now else "not become"
-        least = (min if now else max)(found.without, key=lambda one: one.margin)
-        lines.append(
-            f"  Without any one view or shared neighbour {found.right.short} would {word} first; "
-            f"it matters most to leave out {_left_out(found, least)} "
-            f"(margin {least.margin:+.4f})."
-        )
-    return ["What would change the answer:", *lines] if lines else []
-
-
-def _rival(found: PairExplanation, rival: Rival) -> str:
-    own = (found.left if rival.side == "left" else found.right).short
-    text = f"The best other candidate for {own} is {rival.entity}"
-    if rival.margin is not None:
-        text += f", {abs(rival.margin):.4f} {'behind' if rival.margin >= 0 else 'ahead'}"
-    return f"{text}: {_sum_of(rival.cosine, rival.shares)}."
-
-
-def _left_out(found: PairExplanation, one: Without) -> str:
-    if one.kind == "view":
-        return f"the {_WORDS.get(one.what, one.what)}"
-    return f"the neighbour {one.what} of {found.left.short}"
