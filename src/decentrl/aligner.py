@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,11 @@ from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.links import evaluate_links
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
+from decentrl.growth.explain_pair import PairExplainer
+from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
+from decentrl.growth.pair_explanation import PairExplanation
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import calibration
 from decentrl.matching.matchers import MATCHERS
@@ -137,7 +140,10 @@ class Aligner(GrowingModel[AlignmentState]):
         return self
 
     def _settled(self) -> AlignmentState:
-        return replace(super()._settled(), potentials=self._matching.to_tensors())
+        learned = super()._settled()
+        # What newcomers read is made once, for this state and the one that is written.
+        stored = learned.memories if self.config.model.inductive else learned.stored
+        return replace(learned, stored=stored, potentials=self._matching.to_tensors())
 
     # Matching
 
@@ -230,6 +236,55 @@ class Aligner(GrowingModel[AlignmentState]):
             for graph, ids in zip((self.task.left, self.task.right), some.T, strict=True)
         )
         return len(self.started), list(zip(left, right, strict=True))
+
+    # Why
+
+    @overload
+    def explain(
+        self,
+        entity: str,
+        counterpart: None = None,
+        *,
+        side: str | None = None,
+        moved: int = 5,
+        language: str = "",
+    ) -> list[Reason]: ...
+
+    @overload
+    def explain(
+        self, entity: str, counterpart: str, *, shown: int = 5, language: str = ""
+    ) -> PairExplanation: ...
+
+    def explain(
+        self,
+        entity: str,
+        counterpart: str | None = None,
+        *,
+        side: str | None = None,
+        moved: int = 5,
+        shown: int = 5,
+        language: str = "",
+    ) -> list[Reason] | PairExplanation:
+        """Which neighbours a vector is made of, or why two entities are a match or are none.
+
+        >>> print(aligner.explain("Berlin", "Berlin (DE)"))
+
+        Args:
+            entity: of ``side``; of the left graph if there is a counterpart.
+            counterpart: an entity of the right graph.
+            moved: without a counterpart: for so many neighbours, and the last one, how far the
+                vector would move without them.
+            shown: how many shared neighbours are listed.
+            language: of the names that are shown.
+        """
+        if counterpart is None:
+            return super().explain(entity, side=side, moved=moved, language=language)
+        if side is not None:
+            raise ConfigError("of two entities the first is of the left graph; leave out the side")
+        called = {"left": entity, "right": counterpart}
+        left, right = (int(entity_ids(self.growing.sides[x], [called[x]])[0]) for x in SIDES)
+        explainer = PairExplainer(self.growing, self._matching, language)
+        return explainer.explain(left, right, shown)
 
     # How good it is
 

@@ -254,20 +254,40 @@ def read_results(folder: Path) -> dict[str, Any]:
 def explain(
     run: Run,
     entity: Entity,
+    counterpart: Annotated[
+        str | None,
+        Argument(help="An aligner's run: an entity of the right graph; the other is of the left."),
+    ] = None,
     side: Side = "",
-    top: Top = 10,
+    top: Annotated[
+        int | None,
+        Option(help="How many neighbours; default: 10, of a pair 5.", min=1, show_default=False),
+    ] = None,
     language: Language = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Which neighbours and relations an entity's vector is made of, the weightiest neighbour first.
+    """What an entity's vector is made of, or why two entities are a match or are none.
 
-    "weight" is the share of the encoder's attention, "moves" how far the vector would move without
-    the neighbour (1 - cosine), "role" what the entity is in the triple.
+    Of one entity: its neighbours and relations, the weightiest neighbour first. "weight" is the
+    share of the encoder's attention, "moves" how far the vector would move without the neighbour
+    (1 - cosine), "role" what the entity is in the triple.
+
+    Of two entities, the first of the left graph, the second of the right one: the share of each
+    view in their cosine, the neighbours and names that they share, and what would change the
+    answer.
     """
     from decentrl.runs.sources import load_model
 
     opened, where = open_sides(run, side=side)
+    if counterpart is not None:
+        if not opened.kind.two_graphs:
+            raise ConfigError("this run is about one graph; give one entity")
+        if where:
+            raise ConfigError("of two entities the first is of the left graph; leave out --side")
+        explain_pair(run, entity, counterpart, top or 5, language, device, as_json)
+        return
+    top = top or 10
     with load_model(opened, device) as model:
         reasons = model.explain(entity, **where, moved=min(top, 10), language=language)
         named = bool(model.growing.sides[side or next(iter(model.growing.sides))].names)
@@ -296,6 +316,21 @@ def explain(
     if len(reasons) > top:
         rest = sum(reason.weight for reason in reasons[top:])
         print_lines(console, f"… and {len(reasons) - top:,} more, {rest:.1%} together")
+
+
+def explain_pair(
+    run: Path, left: str, right: str, shown: int, language: str, device: str, as_json: bool
+) -> None:
+    """Print why two entities of an aligner's run are a match, or are none."""
+    from decentrl.aligner import Aligner
+    from decentrl.growth.pair_explanation import in_words
+
+    with Aligner.load(run, device) as aligner:
+        found = aligner.explain(left, right, shown=shown, language=language)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_lines(plain_console(), *in_words(found))
 
 
 def neighbours(

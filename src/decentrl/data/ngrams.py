@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import numpy as np
@@ -80,6 +80,19 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     return indptr.cumsum(), every, np.concatenate(counts)
 
 
+def folded(names: Iterable[str]) -> list[str]:
+    """Names as they are compared: folded, and those in other scripts in Latin letters as well."""
+    texts = [fold(name) for name in names]
+    return _with_latin(texts, np.arange(len(texts)))[0]
+
+
+def buckets_in(text: str, n_buckets: int) -> Ids:
+    """The buckets of the n-grams in a folded name, or in a piece of one."""
+    owner = np.zeros(len(text), np.int64)
+    cells = [found for _, _, found in _windows(owner, text, n_buckets)]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *cells]))
+
+
 def _with_latin(folded: list[str], ids: Ids) -> tuple[list[str], Ids]:
     """The names, and those in other scripts once more in Latin letters."""
     foreign = [i for i, x in enumerate(folded) if not x.isascii()]
@@ -106,10 +119,22 @@ def _latin_letters() -> Callable[[str], str] | None:
 
 def _hashed(texts: list[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
     """The entity and the bucket of every n-gram of folded names."""
-    letters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(x) for x in texts])
+    rows, cells = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for _, starts, found in _windows(owner, "".join(texts), n_buckets):
+        rows.append(ids[owner[starts]])
+        cells.append(found)
+    return np.concatenate(rows), np.concatenate(cells)
+
+
+def _windows(owner: Ids, text: str, n_buckets: int) -> Iterator[tuple[int, Ids, Ids]]:
+    """The n-grams in folded names, one length after the other: it, where they begin, buckets.
+
+    Args:
+        owner: int64[k], which name each character of ``text``, all names in one, belongs to.
+    """
+    letters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     space = letters == ord(" ")
-    rows, cells = [], []
     code = np.zeros(len(letters), np.uint64)
     whole = np.ones(len(letters), bool)  # whether a window that begins here is inside one word
     for n in range(1, LONGEST + 1):
@@ -122,11 +147,8 @@ def _hashed(texts: list[str], ids: Ids, n_buckets: int) -> tuple[Ids, Ids]:
         whole = whole & (owner[:size] == owner[n - 1 :])
         code = _mixed(code * _FIRST + letters[n - 1 :].astype(np.uint64) + np.uint64(1))
         kept = whole & ~space[:size] if n == 1 else whole
-        rows.append(ids[owner[:size][kept]])
-        cells.append((code[kept] >> np.uint64(65 - n_buckets.bit_length())).astype(np.int64))
-    if not rows:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(rows), np.concatenate(cells)
+        buckets = (code[kept] >> np.uint64(65 - n_buckets.bit_length())).astype(np.int64)
+        yield n, np.flatnonzero(kept), buckets
 
 
 def _mixed(code: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -105,7 +105,7 @@ class AlignmentState(Learned):
 
     @cached_property
     def shared(self) -> dict[str, Tensor]:
-        found = {name: x for name, x in self._memories.items() if "." not in name}
+        found = {name: x for name, x in self.memories.items() if "." not in name}
         # Bundles of earlier versions do not hold the number of links.
         found.setdefault(LINKS, torch.tensor([len(self._learned_links()) + len(self.found)]))
         return found
@@ -128,6 +128,12 @@ class AlignmentState(Learned):
             self.shared,
             views.names is not None,
         )
+
+    @cached_property
+    def spans(self) -> dict[str, slice]:
+        """Which columns of a vector each view has; see :attr:`FusedViews.spans`."""
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nothing is computed
+            return FusedViews(self.config, 1, 1).spans
 
     # With all that was added
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch.nn.functional as F
+from torch import Tensor
 
 from decentrl.errors import InputError
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.neighbours import no_vector
 from decentrl.growth.newcomers import VECTORS
 
 
@@ -58,16 +60,18 @@ def explain(
             "this model reads no neighbours: a vector is the entity's own embedding",
             remedy="train with model.encoder=dan or reflection to have it explained",
         )
-    part = _around(growing, graph, entity)
-    own = int(np.searchsorted(part.entities, entity))
-    weights = _weights(growing, graph, part, own)
-    of_neighbour: dict[int, float] = defaultdict(float)
-    for edge, weight in weights.items():
-        of_neighbour[edge[0]] += weight
+    part = around(growing, graph, entity)
+    weights = _weights(growing, graph, part, int(np.searchsorted(part.entities, entity)))
+    if weights and not any(weights.values()):
+        raise no_vector(graph, entity)
+    of_neighbour = _of_neighbour(weights)
     order = sorted(weights, key=lambda edge: (-of_neighbour[edge[0]], edge[0], -weights[edge]))
     neighbours = list(dict.fromkeys(neighbour for neighbour, _, _ in order))
     measured = {*neighbours[:moved], *neighbours[-1:]} if moved else set()
-    shifts = {n: _shift(growing, graph, part, n) for n in measured}
+    shifts: dict[int, float] = {}
+    if measured:
+        whole = remade(growing, graph, part)
+        shifts = {n: 1 - cosine(whole, remade(growing, graph, part, n)) for n in measured}
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
     relations = graph.trained.relations
 
@@ -91,7 +95,30 @@ Edge = tuple[int, int, str]
 """A neighbour in local ids, a relation, and the role of the explained entity."""
 
 
-def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
+def neighbour_weights(
+    growing: Growing, graph: GrowingGraph, part: Neighbourhood, entity: int
+) -> dict[int, float]:
+    """The weight of each neighbour in an entity's vector, over all its relations, by its id.
+
+    They sum to 1, or there are none where a vector is made of no neighbours.
+
+    Args:
+        part: the neighbourhood of the entity, from :func:`around`.
+    """
+    weights = _weights(growing, graph, part, int(np.searchsorted(part.entities, entity)))
+    found = _of_neighbour(weights).items()
+    return {int(part.entities[n]): weight for n, weight in found if any(weights.values())}
+
+
+def _of_neighbour(weights: dict[Edge, float]) -> dict[int, float]:
+    """The weight of each neighbour over all its relations."""
+    found: dict[int, float] = defaultdict(float)
+    for (neighbour, _, _), weight in weights.items():
+        found[neighbour] += weight
+    return found
+
+
+def around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood:
     """The neighbourhood of an entity from which its vector would be computed now."""
     two_hops, own = growing.model.reads_two_hops, np.array([entity])
     if not graph.arrivals.is_trained(own)[0]:
@@ -108,7 +135,10 @@ def _around(growing: Growing, graph: GrowingGraph, entity: int) -> Neighbourhood
 def _weights(
     growing: Growing, graph: GrowingGraph, part: Neighbourhood, own: int
 ) -> dict[Edge, float]:
-    """Weight of every edge of the entity ``own``, also to two-hop neighbours that are read."""
+    """Weight of every edge of the entity ``own``, also to two-hop neighbours that are read.
+
+    They sum to 1, or are 0 where no attention has any weight.
+    """
     model, shift = growing.model, graph.shift
     n_relations = len(model.seen_relations)
     total: dict[Edge, float] = {}
@@ -137,20 +167,26 @@ def _weights(
                 same = by_relation.get((relation, role), [])
             for edge in same:
                 total[edge] = total.get(edge, 0.0) + weight / len(same)
-    scale = sum(total.values())  # 0 if no attention has any weight
-    if not scale:
-        raise InputError(
-            f"nothing known reaches {graph.entities[int(part.entities[own])]!r}, so it has no "
-            "vector to explain",
-            remedy="add triples that join it to known entities",
-        )
+    scale = sum(total.values()) or 1.0
     return {edge: weight / scale for edge, weight in total.items()}
 
 
-def _shift(growing: Growing, graph: GrowingGraph, part: Neighbourhood, neighbour: int) -> float:
-    """Distance by which the vector moves without a neighbour: 1 - cos."""
-    apart = (part.triples[:, [0, 2]] != neighbour).all(axis=1)
-    fewer = replace(part, triples=part.triples[apart], later=part.later[apart])
-    made = [growing.model.rows(growing.part(graph, hood)) for hood in (part, fewer)]
-    with_it, without = (growing.model.split(rows)[VECTORS][0].double() for rows in made)
-    return 1 - F.cosine_similarity(with_it, without, dim=0).item()
+def remade(
+    growing: Growing, graph: GrowingGraph, part: Neighbourhood, without: int | None = None
+) -> Tensor:
+    """The vector of an entity as if it came now, float64[d], perhaps without a neighbour.
+
+    Args:
+        part: the neighbourhood of the entity, from :func:`around`.
+        without: a neighbour in local ids: no triple of it is read.
+    """
+    if without is not None:
+        apart = (part.triples[:, [0, 2]] != without).all(axis=1)
+        part = replace(part, triples=part.triples[apart], later=part.later[apart])
+    rows = growing.model.rows(growing.part(graph, part))
+    return growing.model.split(rows)[VECTORS][0].double()
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    """The cosine of two vectors, 0 if one of them is 0."""
+    return F.cosine_similarity(one, other, dim=0).item()

@@ -211,18 +211,19 @@ class Learned(ABC):
             {side or "entities": whole(rows) for side, rows in self.vectors.items()},
             model_card(self.task, self.config, results, self.quality),
             matching | ({} if self.confidence is None else self.confidence.to_tensors()),
-            {**self._memories, **self.shared} if self.config.model.inductive else {},
+            {**self.memories, **self.shared} if self.config.model.inductive else {},
         )
 
     # What newcomers need
 
     @cached_property
-    def _memories(self) -> Mapping[str, Tensor]:
+    def memories(self) -> Mapping[str, Tensor]:
+        """What newcomers read, as a bundle holds it."""
         return self._made_memory() if self.stored is None else self.stored
 
     def memory(self, side: str) -> dict[str, MappedRows]:
         """What newcomers read of each entity of a side, by name."""
-        every, start = mapped_rows(self._memories).items(), side and f"{side}."
+        every, start = mapped_rows(self.memories).items(), side and f"{side}."
         return {name.removeprefix(start): x for name, x in every if name.startswith(start)}
 
     @property

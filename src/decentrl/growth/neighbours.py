@@ -57,6 +57,14 @@ def neighbours_table(
     return add_names(pa.table(columns), {"entity": graph}, language)
 
 
+def no_vector(graph: GrowingGraph, entity: int) -> InputError:
+    """The error of a question about the vector of an entity that has none."""
+    return InputError(
+        f"nothing known reaches {graph.entities[entity]!r}, so it has no vector",
+        remedy="add triples that join it to known entities",
+    )
+
+
 class Indexes:
     """The search indexes over the vectors of a model's graphs.
 
@@ -130,11 +138,7 @@ class Indexes:
             raise ConfigError(f"top is {top}; it must be at least 1")
         query, graph = self._take(side, np.array([entity])), self._growing.sides[among]
         if not query.any():
-            raise InputError(
-                f"nothing known reaches {self._growing.sides[side].entities[entity]!r}, so it has "
-                "no vector",
-                remedy="add triples that join it to known entities",
-            )
+            raise no_vector(self._growing.sides[side], entity)
         allowed = graph.has_vector().clone()  # no vector, no cosine
         if among == side:
             allowed[entity] = False

@@ -21,6 +21,11 @@ OTHER = {"left": "right", "right": "left"}
 _BLOCK = 32 << 20  # bytes of scores at once
 
 
+def scale_of(matcher: str) -> float:
+    """What a matcher multiplies cosines by."""
+    return 2.0 if matcher == "csls" else 1.0
+
+
 class Potentials:
     """The vectors that a matcher adds to the scaled cosines, one for the entities of each side.
 
@@ -34,7 +39,7 @@ class Potentials:
         self, matcher: str, config: MatchingConfig, rows: str, solved: Mapping[str, Tensor]
     ) -> None:
         self.matcher, self.config, self.rows = matcher, config, rows
-        self.scale = 2.0 if matcher == "csls" else 1.0
+        self.scale = scale_of(matcher)
         self.solved = dict(solved)
         # With those that were computed since; 0 where unknown.
         self._known = {side: ~values.isnan() for side, values in solved.items()}

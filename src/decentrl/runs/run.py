@@ -140,7 +140,8 @@ def make_run(
         }
         model.save(folder, rows)
         tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
-        report = make_report(model, results, tested, command)
+        matches = answers.to_pylist() if job.answers else []
+        report = make_report(model, results, tested, command, matches)
         write_text(folder / "report.html", render_report(report))
         write_results(folder, results)
     return model, results

@@ -110,8 +110,10 @@ class View(Encoder):
         dim: width of its vectors.
         reads_links: whether what it reads of a graph depends on the links.
         reads_two_hops: whether an entity reads its neighbours' neighbours.
+        called: what explanations call its part of a cosine.
     """
 
+    called: ClassVar[str] = "encoder"
     dim: int
     reads_links: ClassVar[bool] = False
     entity_tables: ClassVar[tuple[str, ...]] = ("entities",)

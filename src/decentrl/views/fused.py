@@ -67,6 +67,15 @@ class FusedViews:
         return sum(view.dim for view, _ in self.parts)
 
     @property
+    def spans(self) -> dict[str, slice]:
+        """Which columns of a vector each view has, by what explanations call it."""
+        found, start = {}, 0
+        for view, _ in self.parts:
+            found[view.called] = slice(start, start + view.dim)
+            start += view.dim
+        return found
+
+    @property
     def memories(self) -> dict[str, int]:
         """Width of each memory of all views by its name."""
         return {name: width for view, _ in self.parts for name, width in view.memories.items()}

@@ -19,6 +19,7 @@ ENTITIES, RELATIONS, LINKS = "propagation", "relations", "links"
 class SeedView(View):
     """Random vectors of the known links, carried along edges and relations."""
 
+    called = "links"
     entity_tables = ()
 
     def __init__(self, config: Config) -> None:

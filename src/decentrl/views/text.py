@@ -75,6 +75,7 @@ def texts_of(graph: MergedGraph) -> tuple[Texts, Texts]:
 class NameView(View):
     """Names as vectors: direct and, on the left side, translated, added up with a weight."""
 
+    called = "names"
     entity_tables = ()
 
     def __init__(self, config: Config) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.vocabulary import Ids
+from decentrl.growth.pair_explanation import Called, in_words
 from decentrl.runs.report.page import Row
 from decentrl.runs.report.pages import Report
 from decentrl.storage.card import task_facts
 from decentrl.storage.kinds import AnyTask
 
 
-def make_report(model: Any, results: Row, answers: Sequence[Row], command: str | None) -> Report:
+def make_report(
+    model: Any,
+    results: Row,
+    answers: Sequence[Row],
+    command: str | None,
+    matches: Sequence[Row] = (),
+) -> Report:
     """The report of a finished run.
 
     Args:
         model: an aligner or a predictor.
         answers: rows of ``test_matches()`` or ``test_predictions()``.
+        matches: of an aligner, rows of ``match()``.
     """
     alignment = isinstance(model.task, AlignmentTask)
     score = "score" if alignment else "probability"
@@ -39,7 +49,50 @@ def make_report(model: Any, results: Row, answers: Sequence[Row], command: str |
         matcher=model.config.matching.matcher if alignment else "",
         frequency=results.get("frequency"),
         confidence=results["confidence"],
+        explained=explained_matches(model, matches),
     )
+
+
+def explained_matches(aligner: Any, matches: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Three matches in words, each under a heading: a sure one, a doubtful one and a wrong one.
+
+    Sure and doubtful ones are right where the truth is known; the wrong one is the surest of them.
+    Where no truth is known the third is the least sure one.
+    """
+    measure = "score" if all(row["confidence"] is None for row in matches) else "confidence"
+    found = [row for row in matches if row["right"] is not None and row[measure] is not None]
+    if not found:
+        return []
+    task = aligner.task
+    truth = dict(zip(*_labels(task, task.test), strict=True))
+    judged = [row for row in found if row["left"] in truth]
+    right = [row for row in judged if row["right"] == truth[row["left"]]]
+    wrong = [row for row in judged if row["right"] != truth[row["left"]]]
+    right.sort(key=lambda row: -row[measure])
+    pool = right if judged else sorted(found, key=lambda row: -row[measure])
+    middle = 0.5 if measure == "confidence" else median(row[measure] for row in found)
+    chosen = [("A sure match", row) for row in pool[:1]]
+    doubtful = sorted(pool[1:], key=lambda row: abs(row[measure] - middle))
+    chosen += [("A doubtful match", row) for row in doubtful[:1]]
+    if judged:
+        surest = sorted(wrong, key=lambda row: -row[measure])[:1]
+        chosen += [
+            (f"A wrong match, it should be {_called(task, truth[x['left']])}", x) for x in surest
+        ]
+    else:
+        rest = [row for row in pool if all(row is not one for _, one in chosen)]
+        chosen += [("The least sure match", row) for row in rest[-1:]]
+    return [(title, in_words(aligner.explain(x["left"], x["right"]))) for title, x in chosen]
+
+
+def _called(task: AlignmentTask, label: str) -> Called:
+    """A right entity with its name."""
+    return Called(label, task.right.names.shown(task.right.entities.ids([label]))[0])
+
+
+def _labels(task: AlignmentTask, links: Ids) -> tuple[list[str], list[str]]:
+    """The labels of links, left and right."""
+    return task.left.entities.take(links[:, 0]), task.right.entities.take(links[:, 1])
 
 
 def _facts(task: AnyTask, results: Row) -> list[tuple[str, str]]:

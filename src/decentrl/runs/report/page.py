@@ -9,6 +9,7 @@ import html
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +24,9 @@ _STYLE = """
 font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif}
 main{max-width:70rem;margin:auto;padding:2.5rem 1.25rem 3rem}main>*{margin:0 0 1.25rem}
 h1{font-size:clamp(1.5rem,4.5vw,2.25rem);line-height:1.2;margin:.1rem 0 .6rem}
-h2{font-size:1.05rem;margin:0 0 .75rem}h1,td,th,code,bdi{overflow-wrap:anywhere}
+h2{font-size:1.05rem;margin:0 0 .75rem}h3{font-size:.95rem;margin:1.1rem 0 .4rem}
+.words{font-size:.925rem}.words p{margin:0 0 .3rem}.words ul{margin:0 0 .5rem;padding-left:1.2rem}
+h1,td,th,code,bdi{overflow-wrap:anywhere}
 p{margin:0 0 .6rem}.soft{color:var(--soft);font-size:.875rem;font-weight:400}
 .lead{font-size:clamp(1.05rem,2.6vw,1.25rem);max-width:56rem}.lead b{white-space:nowrap}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.75rem;padding:1.25rem}
@@ -129,6 +132,20 @@ def header(job: str, title: str, summary: str) -> str:
     lead = f'<p class="lead">{summary}</p>' if summary else ""
     name = f'<div class="soft">{job} report</div><h1 dir="auto">{escaped(title)}</h1>'
     return f"<header>{name}{lead}</header>\n"
+
+
+def explanations(title: str, explained: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Texts under headings; lines that begin with a space are items of a list."""
+    body = ""
+    for heading, lines in explained:
+        body += f"<h3>{escaped(heading)}</h3>"
+        for listed, some in groupby(lines, lambda line: line.startswith(" ")):
+            texts = [f'<bdi dir="auto">{escaped(line.strip())}</bdi>' for line in some]
+            if listed:
+                body += "<ul>" + "".join(f"<li>{text}</li>" for text in texts) + "</ul>"
+            else:
+                body += "".join(f"<p>{text}</p>" for text in texts)
+    return card(title, body, " long words") if body else ""
 
 
 def metric_table(

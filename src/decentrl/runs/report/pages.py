@@ -13,6 +13,7 @@ from decentrl.runs.report.page import (
     Row,
     card,
     escaped,
+    explanations,
     facts_card,
     header,
     label,
@@ -42,6 +43,7 @@ class Report:
     matcher: str = "csls"  # of an alignment: leads the page
     frequency: Row | None = None  # of a prediction: metrics of answering by training frequency
     confidence: Row | None = None  # of a prediction: ece, mean, right
+    explained: Sequence[tuple[str, Sequence[str]]] = ()  # of an alignment: headings, lines
 
 
 def render_report(report: Report) -> str:
@@ -109,7 +111,8 @@ def _alignment(report: Report) -> str:
         )
         cells = (left, right, "✓" if row["correct"] else truth, metric(row, "score"))
         lines.append((bool(row["correct"]), cells))
-    return body + verdicts("A sample of the matches", heads, lines)
+    body += verdicts("A sample of the matches", heads, lines)
+    return body + explanations("Matches explained", report.explained)
 
 
 def _order(row: Row) -> tuple[int, ...]:
