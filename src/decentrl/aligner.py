@@ -228,9 +228,8 @@ class Aligner(GrowingModel[AlignmentState]):
 
     def start_links(self, most: int = 10) -> tuple[int, list[tuple[str, str]]]:
         """How many pairs of names a training without known links began with, and some of them."""
-        some = self.started[np.linspace(0, len(self.started) - 1, most).astype(int)]
-        if len(self.started) <= most:
-            some = self.started
+        every = max(1, len(self.started) // most)
+        some = self.started[::every][:most]
         left, right = (
             graph.names.shown(ids)
             for graph, ids in zip((self.task.left, self.task.right), some.T, strict=True)
