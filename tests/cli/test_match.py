@@ -65,13 +65,14 @@ def test_json_says_null_where_there_is_no_match(decentrl: Command, world_run: Pa
         if before["confidence"] >= least:
             assert row == before
         else:
-            assert row == {**before, "right": None, "score": None}
+            assert row == {**before, "right": None, "score": None, "right_name": None}
     assert {row["right"] is None for row in rows} == {True, False}
     mutual = json.loads(decentrl("match", world_run, "--assign", "mutual", "--json").out)
     nothing = {"right": None, "rank": 1, "score": None, "confidence": None}
     lonely = [row for row in mutual if row["right"] is None]
     assert 0 < len(lonely) < len(mutual) == len(rows)
-    assert all(row == {"left": row["left"], **nothing} for row in lonely)
+    nothing["right_name"] = None
+    assert all(row == {**row, **nothing} for row in lonely)
 
 
 def test_abstaining_is_for_the_confidence_that_validation_links_chose(
@@ -88,10 +89,10 @@ def test_pipes_get_an_empty_field_where_there_is_no_match(
 ) -> None:
     done = decentrl("match", world_run, "--assign", "mutual")
     rows = [line.split("\t") for line in done.out.splitlines()]
-    assert {len(row) for row in rows} == {5}
+    assert {len(row) for row in rows} == {7}
     lonely = [row for row in rows if not row[1]]
     assert 0 < len(lonely) < len(rows)
-    assert all(row[1:] == ["", "1", "", ""] for row in lonely)
+    assert all([*row[1:5], row[6]] == ["", "1", "", "", ""] for row in lonely)
 
 
 @pytest.mark.parametrize("name", ["m.tsv", "m.parquet", "m.nt"])

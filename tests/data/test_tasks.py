@@ -49,7 +49,7 @@ def test_graphs_and_links_may_be_files_or_in_memory(tmp_path: Path) -> None:
     assert as_alignment_task(*files, None, test).valid.tolist() == [[2, 2]]
 
 
-@pytest.mark.parametrize("given", [{}, {"right": RIGHT}, {"links": LINKS}, {"test_links": LINKS}])
+@pytest.mark.parametrize("given", [{}, {"links": LINKS}, {"test_links": LINKS}])
 def test_one_graph_alone_is_no_alignment(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="needs two graphs and links; give left, right and links"):
         as_alignment_task(LEFT, **given)

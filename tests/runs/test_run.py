@@ -179,7 +179,8 @@ def test_metrics_have_a_line_an_epoch(world_run: Path) -> None:
 
 def test_matches_are_a_parquet_table_of_what_is_not_linked(world_run: Path) -> None:
     table = pq.read_table(world_run / "matches.parquet")
-    assert table.schema.names == ["left", "right", "rank", "score", "confidence"]
+    names = ["left_name", "right_name"]
+    assert table.schema.names == ["left", "right", "rank", "score", "confidence", *names]
     assert table.num_rows == 1859 - 280
     assert set(table["rank"].to_pylist()) == {1}
 

@@ -13,7 +13,7 @@ from decentrl.config import Config
 from decentrl.data.names import Names
 from decentrl.data.ngrams import ngram_counts
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.graph.texts import N_BUCKETS, TextRows, Texts, ValueRows
 from decentrl.views.fused import FusedViews, Structures
 
 SIZE, SEEN, R = 12, 10, 2  # entities a side; those from SEEN on have no triple
@@ -128,10 +128,11 @@ UNNAMED = [3, 11, SIZE + 4]  # the second and no other has no triple either
 def named() -> Structures:
     """The same graph where most entities have names, also those without a triple."""
 
-    def rows(start: int) -> TextRows:
+    def rows(start: int) -> Texts:
         places = np.setdiff1d(np.arange(SIZE), np.array(UNNAMED) - start)
         texts = [f"{'abcdefghijkl'[i]}ord number{i}" for i in places.tolist()]
-        return TextRows(*ngram_counts(Names.of_rows(places, texts), SIZE, N_BUCKETS))
+        names = TextRows(*ngram_counts(Names.of_rows(places, texts), SIZE, N_BUCKETS))
+        return Texts(names, ValueRows.empty(SIZE))
 
     both = replace(GRAPH, texts=(rows(0), rows(SIZE)))
     return Structures(both, both, torch.device("cpu"))

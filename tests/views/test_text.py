@@ -17,7 +17,7 @@ from decentrl.data.ngrams import ngram_counts
 from decentrl.errors import InputError
 from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.merged import MergedGraph
-from decentrl.graph.texts import N_BUCKETS, TextRows
+from decentrl.graph.texts import N_BUCKETS, TextRows, Texts, ValueRows
 from decentrl.nn.text import Weighted, name_vectors, rarity, shared_rarity
 from decentrl.views import text
 from decentrl.views.part import Part
@@ -37,10 +37,15 @@ def rows_of(texts: list[str]) -> TextRows:
     return TextRows(*ngram_counts(names, len(texts), N_BUCKETS))
 
 
+def texts_of(texts: list[str]) -> Texts:
+    """Names alone, no attributes."""
+    return Texts(rows_of(texts), ValueRows.empty(len(texts)))
+
+
 def graph(left: list[str] = LEFT, right: list[str] = RIGHT) -> MergedGraph:
     ring = np.array([(i, 0, (i + 1) % SEEN) for i in range(SEEN)])
     merged = MergedGraph.merge(ring, ring, LINKS.numpy()[:2] - [0, 7], (SIZE, SIZE), (1, 1))
-    return replace(merged, texts=(rows_of(left), rows_of(right)))
+    return replace(merged, texts=(texts_of(left), texts_of(right)))
 
 
 def view(translation: float = 0.5, *settings: str) -> NameView:
@@ -66,7 +71,7 @@ def test_rarity_is_that_of_entities_known_in_training() -> None:
 @pytest.mark.parametrize("translation", [0.0, 0.5, 1.0])
 def test_vectors_are_names_as_they_are_and_translated(translation: float) -> None:
     structure, found = read(graph()), encoded(translation)
-    direct = [name_vectors(Weighted.of(rows, structure.shared), 96) for rows in
+    direct = [name_vectors(Weighted.of(side.names, structure.shared), 96) for side in
               (structure.left, structure.right)]  # fmt: skip
     mapped = encoded(1.0)[:SIZE]
     mixed = F.normalize((1 - translation) * direct[0] + translation * mapped, dim=1)
@@ -112,7 +117,7 @@ def test_more_links_than_are_used_are_sampled_by_the_seed(monkeypatch: pytest.Mo
     assert len(set(found.values())) > 1
 
 
-def part(texts: TextRows | None, side: str, shared: dict[str, Tensor], old: int = 0) -> Part:
+def part(texts: Texts | None, side: str, shared: dict[str, Tensor], old: int = 0) -> Part:
     n = old if texts is None else len(texts)
     ids = np.arange(n)
     hood = Neighbourhood(ids, np.empty((0, 3), np.int64), ids >= old, np.empty(0, bool))
@@ -135,7 +140,7 @@ def test_newcomers_get_what_encoding_gives_by_the_same_rarities(translation: flo
             alone = made.newcomers(part(texts.take(np.array([i])), side, rows.shared)).vectors
             assert torch.equal(alone[0], vectors[i])
     assert made.newcomers(part(None, "left", rows.shared, 3)).vectors.shape == (3, 96)
-    assert made.newcomers(part(rows_of([]), "left", rows.shared)).vectors.shape == (0, 96)
+    assert made.newcomers(part(texts_of([]), "left", rows.shared)).vectors.shape == (0, 96)
     assert not made.attentions(part(structure.left, "left", rows.shared), rows)
 
 

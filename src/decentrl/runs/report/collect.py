@@ -57,8 +57,10 @@ def explained_matches(aligner: Any, matches: Sequence[Row]) -> list[tuple[str, l
     """Three matches in words, each under a heading: a sure one, a doubtful one and a wrong one.
 
     Sure and doubtful ones are right where the truth is known; the wrong one is the surest of them.
-    Where no truth is known the third is the least sure one.
+    Where no truth is known the third is the least sure one. An encoder that explains nothing has none.
     """
+    if not aligner.config.model.inductive:
+        return []
     measure = "score" if all(row["confidence"] is None for row in matches) else "confidence"
     found = [row for row in matches if row["right"] is not None and row[measure] is not None]
     if not found:
