@@ -4,8 +4,8 @@
                       [--tables names damaged start self] [--pairs zh-en] [--preset strong]
 
 Tables: ``names`` with names as they are (of identifiers, FR-EN, ZH-EN and JA-EN) and translated by
-machine (ZH-EN, JA-EN), closed and open world; ``damaged`` with a fifth of the names missing or
-wrong on either side; ``start`` without any known link; ``self`` with self-training.
+machine (ZH-EN, JA-EN; alone and beside those of identifiers), closed and open world; ``damaged``
+with a fifth of the names missing or wrong on either side; ``start`` without any known link; ``self`` with self-training.
 
 Each run leaves a file in results/names, and one that has left its file is not repeated. One run is
 `decentrl align --dataset dbp15k/zh-en --names ids --seed 0 -o RUN`, with `--open-world`,
@@ -31,8 +31,8 @@ from decentrl import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.names import Names
-from decentrl.data.registry import load_dataset
 from decentrl.errors import DecentRLError
+from decentrl.runs.sources import Sources
 from studies.run import PUBLISHED_SPLIT, Run
 from studies.source_tree import check_committed, commit
 from studies.store import Store
@@ -41,6 +41,8 @@ KINDS = (
     ("fr-en", "ids"),
     ("zh-en", "translated"),
     ("ja-en", "translated"),
+    ("zh-en", "ids+translated"),
+    ("ja-en", "ids+translated"),
     ("zh-en", "ids"),
     ("ja-en", "ids"),
 )
@@ -80,12 +82,8 @@ def damaged(graph: KnowledgeGraph, how: str, rng: np.random.Generator) -> Knowle
 
 
 def read(job: Job) -> AlignmentTask:
-    translated = job.names == "translated"
-    task = load_dataset(f"dbp15k/{job.pair}", job.open_world, translated=translated)
-    assert isinstance(task, AlignmentTask)
-    if not translated:
-        left, right = (graph.with_names("ids") for graph in (task.left, task.right))
-        task = replace(task, left=left, right=right)
+    sources = Sources(f"dbp15k/{job.pair}", job.open_world, names=job.names)
+    task = sources.read(job.seed)
     if job.damage:
         rng = np.random.default_rng(job.seed)
         left, right = (damaged(graph, job.damage, rng) for graph in (task.left, task.right))

@@ -77,8 +77,12 @@ def test_an_interrupted_run_goes_on_with_its_names(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (("--names", "nonsense"), "no names 'nonsense'; there are: ids, none, translated"),
+        (
+            ("--names", "nonsense"),
+            "no names 'nonsense'; there are: ids, none, translated, ids+translated",
+        ),
         (("--names", "translated"), "--names translated is about a dataset"),
+        (("--names", "ids+translated"), "--names ids+translated is about a dataset"),
         (("--left-names", "nowhere.tsv"), "nowhere.tsv: there is no such file"),
     ],
 )

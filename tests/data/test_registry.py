@@ -12,6 +12,7 @@ from decentrl.data.graph_task import GraphTask
 from decentrl.data.ngrams import fold
 from decentrl.data.registry import checksums, data_root, find_dataset, list_datasets, load_dataset
 from decentrl.errors import InputError
+from decentrl.runs.sources import Sources
 
 PUBLISHED = [x for x in list_datasets() if not x.packaged]
 
@@ -101,6 +102,15 @@ def test_the_translated_names_are_those_of_their_entities(pair: str) -> None:
     assert np.mean(same) > 0.9
     assert set(right.names.entities) <= set(ends)
     assert set(task.left.names.entities) <= set(task.test[:, 0])
+
+
+@pytest.mark.data
+def test_translated_names_may_stand_beside_those_of_identifiers() -> None:
+    apart = [Sources("dbp15k/zh-en", names=x).read(0).left for x in ("ids", "translated")]
+    both = Sources("dbp15k/zh-en", names="ids+translated").read(0).left.names
+    assert set(both.entities) == set(apart[0].names.entities)
+    one = int(apart[1].names.entities[0])
+    assert set(both.of(one)) == {x for graph in apart for x in graph.names.of(one)}
 
 
 def test_a_file_is_no_dataset(tmp_path: Path) -> None:

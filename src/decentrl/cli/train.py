@@ -51,8 +51,8 @@ def align(
     names: Annotated[
         str,
         Option(
-            help="ids (names made of identifiers), none (leave names out) or translated (those "
-            "that dbp15k comes with); default: those that the graphs come with."
+            help="ids (names made of identifiers), none (leave names out), translated (those "
+            "that dbp15k comes with) or ids+translated; default: those that the graphs come with."
         ),
     ] = "",
     left_names: Annotated[
@@ -91,9 +91,9 @@ def align(
     decentrl align --dataset world -o run
     """
     if names:
-        check_choice("names", names, ("ids", "none", "translated"))
-    if names == "translated" and not dataset and not resume:
-        raise ConfigError("--names translated is about a dataset; give files by --left-names")
+        check_choice("names", names, ("ids", "none", "translated", "ids+translated"))
+    if names.endswith("translated") and not dataset and not resume:
+        raise ConfigError(f"--names {names} is about a dataset; give files by --left-names")
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
     needed, optional = ("left", "right"), ("links", "test_links", "valid_links")

@@ -167,6 +167,9 @@ class PairExplainer:
     def _candidates(self, side: str, entity: int) -> tuple[Candidates, float | None]:
         """All candidates of an entity, or those that matching keeps, and how sure the best is."""
         learned, n = self._learned, len(self.growing.sides[OTHER[side]].entities)
+        if side == "right" and not learned.config.matching.keep:
+            ids, *columns = self.matching.claimants(entity, self._matcher)
+            return Candidates(ids, *(x.double() for x in columns)), None
         sure = learned.confidence if side == "left" else None
         top = KEPT if learned.config.matching.keep else max(1, n)
         mine, theirs, pairs, cosines = self.matching.pairs(

@@ -160,6 +160,23 @@ class Matching:
             scores, entities, torch.cat((rows, claimants)), torch.cat((columns, claimed))
         )
 
+    def claimants(self, entity: int, matcher: str) -> tuple[Ids, Tensor, Tensor]:
+        """All left candidates of a right entity, with scores and cosines, float[c] each.
+
+        They are a column of the problem whose rows are the left entities, so that nothing has to be
+        solved for the right side. Not where ``matching.keep`` is set.
+        """
+        self._discard_outdated()
+        potentials, free = self._potentials("left", matcher), self._free("left")
+        own, others = (self._growing.sides[side].vectors for side in OTHER)
+        linked = torch.from_numpy(self._links["left"][self._links["right"] == entity])
+        row = potentials.values("left", free, linked, own, others)
+        one = torch.tensor([entity])
+        column = potentials.values("right", self._free("right"), one, others, own)[one]
+        ids = _with(free, linked).nonzero()[:, 0]
+        cosines = torch.mv(own, others[entity]).cpu()[ids]
+        return ids.numpy(), potentials.scale * cosines + row[ids] + column, cosines
+
     def _row_terms(
         self,
         potentials: Potentials,

@@ -11,6 +11,7 @@ from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.names import names_from_ids
 from decentrl.data.registry import is_named, load_task
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
@@ -18,9 +19,10 @@ from decentrl.predictor import Predictor
 from decentrl.storage.bundle import open_bundle
 from decentrl.storage.kinds import AnyTask
 
-TRANSLATED = "translated"
+IDS, TRANSLATED, BOTH = "ids", "translated", "ids+translated"
+"""Values of ``--names``; the last two are about datasets with translated names."""
 NONE = "none"
-NAME_WORDS = ("ids", NONE, TRANSLATED)
+NAME_WORDS = (IDS, NONE, TRANSLATED, BOTH)
 """What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
@@ -53,7 +55,7 @@ class Sources:
     def read(self, seed: int) -> AlignmentTask:
         """The task; without test links the share ``holdout`` of the links becomes some."""
         task = self._read(seed)
-        names = "" if self.names == TRANSLATED else self.names
+        names = {TRANSLATED: "", BOTH: ""}.get(self.names, self.names)
         left = _described(task.left, self.left_names or names, self.left_attributes)
         right = _described(task.right, self.right_names or names, self.right_attributes)
         return replace(task, left=left, right=right)
@@ -61,8 +63,14 @@ class Sources:
     def _read(self, seed: int) -> AlignmentTask:
         """The task with the names that come with it."""
         if self.dataset:
-            translated = self.names == TRANSLATED
+            translated = self.names in (TRANSLATED, BOTH)
             task = load_task(AlignmentTask, self.dataset, self.open_world, translated)
+            if self.names == BOTH:
+                left, right = (
+                    replace(graph, names=names_from_ids(graph.entities).concat(graph.names))
+                    for graph in (task.left, task.right)
+                )
+                task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
         others = (name or None for name in (self.test_links, self.valid_links, self.format))

@@ -57,7 +57,7 @@ def explained_matches(aligner: Any, matches: Sequence[Row]) -> list[tuple[str, l
     """Three matches in words, each under a heading: a sure one, a doubtful one and a wrong one.
 
     Sure and doubtful ones are right where the truth is known; the wrong one is the surest of them.
-    Where no truth is known the third is the least sure one. An encoder that explains nothing has none.
+    Where no truth is known the third is the least sure one. Encoders that cannot explain have none.
     """
     if not aligner.config.model.inductive:
         return []
