@@ -5,8 +5,8 @@
 
 Tables: ``names`` with names as they are (of identifiers, FR-EN, ZH-EN and JA-EN) and translated by
 machine (ZH-EN, JA-EN; alone and beside those of identifiers), closed and open world; ``damaged``
-with a fifth of the names missing or wrong on either side; ``start`` without any known link; ``self``
-with self-training.
+with a fifth of the names missing or wrong on either side; ``start`` without any known link;
+``self`` with self-training.
 
 Each run leaves a file in results/names, and one that has left its file is not repeated. One run is
 `decentrl align --dataset dbp15k/zh-en --names ids --seed 0 -o RUN`, with `--open-world`,
