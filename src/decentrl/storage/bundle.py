@@ -84,13 +84,17 @@ def write_bundle(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with scratch_folder(folder) as part:
-            for name, contents in {**tensors, "graphs": arrays}.items():
+
+            def save(name: str, contents: Mapping[str, Tensor]) -> None:
                 plain = {
                     key: tensor.detach().cpu().contiguous() for key, tensor in contents.items()
                 }
                 if name != "matching":  # where NaN stands for what takes no part
                     _refuse_not_finite(name, plain)
                 save_file(plain, part / f"{name}.safetensors")
+
+            with ThreadPoolExecutor() as pool:  # writing lets other threads run
+                list(pool.map(save, *zip(*{**tensors, "graphs": arrays}.items(), strict=True)))
             write_labels(kind.task_labels(bundle.task), part / LABELS)
             write_described(kind.task_graphs(bundle.task), part)
             (part / "config.toml").write_text(to_toml(bundle.config.to_dict()), "utf-8")

@@ -15,14 +15,16 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from decentrl.errors import BundleError, writing
+from decentrl.training.rmsprop import RMSprop
 
 FILE = "checkpoint.safetensors"
+Optimizer = torch.optim.Optimizer | RMSprop
 
 
 def save_checkpoint(
     folder: Path,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     rng: np.random.Generator,
     best: dict[str, Tensor],
     **progress: Any,
@@ -52,7 +54,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     rng: np.random.Generator,
 ) -> dict[str, Any] | None:
     """Restore a checkpoint; returns the progress and its ``best`` weights, or None without one."""

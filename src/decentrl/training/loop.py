@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from decentrl.config import Steps
 from decentrl.errors import DivergedError, writing
 from decentrl.nn.running import all_finite
-from decentrl.training.checkpoint import load_checkpoint, save_checkpoint
+from decentrl.training.checkpoint import Optimizer, load_checkpoint, save_checkpoint
+from decentrl.training.rmsprop import RMSprop
 from decentrl.views.base import Objective
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
         file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
-def _optimizer(model: nn.Module, config: Steps, warm: bool) -> torch.optim.Optimizer:
+def _optimizer(model: nn.Module, config: Steps, warm: bool) -> Optimizer:
     """The optimizer; the model's ``encoder_parts`` learn at a share of the rate."""
     rate, share = config.learning_rate, config.encoder_rate
     parts: Sequence[nn.Module | None] = getattr(model, "encoder_parts", ()) if share != 1 else ()
@@ -135,29 +136,12 @@ def _optimizer(model: nn.Module, config: Steps, warm: bool) -> torch.optim.Optim
         return torch.optim.Adagrad(groups, lr=rate)
     if config.optimizer == "adam":
         return torch.optim.Adam(groups, lr=rate, fused=True)
-    optimizer = torch.optim.RMSprop(groups, lr=rate, alpha=0.9)
-    if warm:
-        optimizer.register_step_pre_hook(_start_from_first_gradient)
-    return optimizer
-
-
-def _start_from_first_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Start RMSprop's running mean of squared gradients from the first ones, not from 0.
-
-    A mean that starts from 0 makes the first steps three times as long, which suits a model with
-    random weights but undoes a part of what a trained one has learned.
-    """
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            state = optimizer.state[parameter]
-            if parameter.grad is not None and not state:
-                state["step"] = torch.zeros(())
-                state["square_avg"] = parameter.grad.square()
+    return RMSprop(groups, warm=warm)
 
 
 def _one_epoch(
     objective: Objective,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     config: Steps,
     rng: np.random.Generator,
     epoch: int,
