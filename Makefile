@@ -1,6 +1,7 @@
 # make demo   align two graphs of the world, and say where the report is (makes .venv, installs what it needs)
 # make test   the whole test suite           make lint   ruff and mypy
 # make attacks  the long suite of attacks: kills, full disks, signals, corrupted and malicious files
+# make sssom  lets the tests read our SSSOM files with its reference implementation, too
 # make audit  known weaknesses of what CI installs, where their database can be reached
 # make bench  what an epoch and a kernel cost (needs DECENTRL_DATA)
 # HASHED=1    install only the wheels whose hashes are in requirements-ci.txt (Linux on x86-64), as CI does
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP := $(INSTALL) -c constraints.txt
 
-.PHONY: demo test attacks lint audit bench clean
+.PHONY: demo test attacks lint sssom audit bench clean
 
 demo: $(VENV)/.run-installed
 	rm -rf runs/demo
@@ -27,6 +28,14 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# In a place of its own, as it brings 90 packages that nothing else needs.
+sssom: $(VENV)-sssom/.installed
+
+$(VENV)-sssom/.installed: tools/sssom-requirements.txt
+	$(PYTHON) -m venv $(VENV)-sssom
+	$(VENV)-sssom/bin/python -m pip install --quiet --disable-pip-version-check -r tools/sssom-requirements.txt
+	touch $@
 
 # With --strict, as pip-audit takes a package it cannot ask about for a good one. In a place of its own,
 # as it brings other packages with it.
@@ -57,4 +66,4 @@ endif
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit build dist runs src/*.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-sssom build dist runs src/*.egg-info
