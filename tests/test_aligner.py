@@ -784,6 +784,26 @@ def test_evaluation_equals_counting(fitted: Aligner) -> None:
     assert row["mrr"] == pytest.approx((1 / (better + 1)).mean())
 
 
+def test_structure_alone_is_as_without_names_and_names_alone_as_without_structure() -> None:
+    few = ("model.dim=6", "propagation.dim=8", "propagation.relation_dim=3", "training.epochs=2")
+    rows = {}
+    for weight in (0, 0.4, 1):
+        settings = (*few, f"names.weight={weight}", "names.translation=0.5")
+        made = Aligner.from_preset("strong", *settings).fit("world")
+        rows[weight] = [
+            [row[metric] for metric in ("n", "hits@1", "mrr")]
+            for row in made.evaluate(candidates=("test",)).rows
+            if (row["direction"], row["matcher"]) == ("left-right", "sinkhorn")
+        ]
+        rows[f"{weight} apart"] = made.evaluate_apart()
+    assert rows["0 apart"] == rows["1 apart"] == []
+    structure, names = rows["0.4 apart"]
+    assert (structure["view"], names["view"]) == ("structure", "names")
+    assert (structure["matcher"], names["matcher"]) == ("sinkhorn", "sinkhorn")
+    for apart, alone in ((structure, rows[0][0]), (names, rows[1][0])):
+        assert [apart[name] for name in ("n", "hits@1", "mrr")] == pytest.approx(alone, abs=2e-3)
+
+
 def test_evaluation_takes_other_links_from_a_file(
     fitted: Aligner, twin_files: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import pyarrow as pa
 import torch
+import torch.nn.functional as F
 
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
@@ -21,13 +22,14 @@ from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.registry import as_alignment_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
-from decentrl.evaluation.links import evaluate_links
+from decentrl.evaluation.links import evaluate_links, rank_links
+from decentrl.evaluation.metrics import summary
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
-from decentrl.growth.explain_pair import PairExplainer
+from decentrl.growth.explain_pair import NAMES, PairExplainer
 from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
-from decentrl.growth.pair_explanation import PairExplanation
+from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import calibration
 from decentrl.matching.matchers import MATCHERS
@@ -320,6 +322,26 @@ class Aligner(GrowingModel[AlignmentState]):
             on_test=remember if links is None and not self.config.matching.keep else None,
         )
         return Evaluation(rows, ranks)
+
+    def evaluate_apart(self) -> list[dict[str, Any]]:
+        """Metrics of the test links by structure alone and by names alone, left to right.
+
+        By the matcher of the settings, among ``test``; empty where vectors have one of these only.
+        """
+        task, matcher = self.task, self.config.matching.matcher
+        names = self.learned.spans.get(NAMES)
+        width = self.learned.vectors["left"].shape[1]
+        if names is None or names == slice(0, width) or not len(task.test):
+            return []
+        columns = torch.arange(width)
+        named = (columns >= names.start) & (columns < names.stop)
+        links, rows = torch.from_numpy(task.test).to(self.device), []
+        for view, kept in ((STRUCTURE, ~named), (NAMES, named)):
+            chosen = columns[kept].to(self.device)
+            left, right = (F.normalize(self.vectors(side)[:, chosen], dim=1) for side in SIDES)
+            found = rank_links(left, right, links, matcher, self.config.matching)
+            rows.append({"view": view, "matcher": matcher, "n": len(links), **summary(found)})
+        return rows
 
     def confidence(self, links: Source | None = None) -> dict[str, float]:
         """How sure matches are, checked on links, by default those to test on; empty if that was

@@ -75,7 +75,7 @@ def check_results(results: dict[str, Any]) -> None:
     """As documented, key for key and in this order."""
     assert list(results) == [
         "dataset", "open_world", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-        "results", "self_training", "confidence", "sha256",
+        "results", "apart", "self_training", "confidence", "sha256",
     ]  # fmt: skip
     assert list(results["seconds"]) == ["read", "train", "match"]
     assert all(value >= 0 for value in results["seconds"].values())

@@ -234,9 +234,7 @@ def test_the_reference_implementation_finds_nothing_wrong(tmp_path: Path) -> Non
     write_alignment(
         table([x for x in rows if x[0] and x[0].isascii() and x[1] and x[1].isascii()]), files[1]
     )
-    done = subprocess.run(
-        [SSSOM, "-c", CHECK, *files], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([SSSOM, "-c", CHECK, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     mappings, errors, said, cells = json.loads(done.stdout)
     assert (errors, said) == ([], [])

@@ -42,7 +42,7 @@ from decentrl.storage.files import put_aside
 
 RESULTS = {
     "dataset", "open_world", "task", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-    "results", "self_training", "started_from_names", "frequency", "confidence",
+    "results", "apart", "self_training", "started_from_names", "frequency", "confidence",
 }  # fmt: skip
 """What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}

@@ -50,6 +50,10 @@ def _print_links(console: Console, results: Results) -> None:
         groups.append(lines)
     places = ("direction", "among", *(["entities"] if parts else []), "matcher")
     console.print(_metric_table(_heading(results), places, LINK_METRICS, groups))
+    if apart := results.get("apart"):
+        cells = ", ".join(f"{row['view']} {_metric_cells(row, ['hits@1'])[0]}" for row in apart)
+        matcher = apart[0]["matcher"]
+        print_lines(console, f"alone, left → right among test, Hits@1 with {matcher}: {cells}")
     if started := results.get("started_from_names"):
         some = ", ".join(f"{left} = {right}" for left, right in started["for_example"][:5])
         print_lines(

@@ -144,9 +144,9 @@ class NameSettings:
 
     weight: float = setting(
         -1.0,
-        "share of names in the score; below 0 the validation links choose it",
+        "share of names in the score, 1 for names alone; below 0 the validation links choose it",
         at_least=-1,
-        at_most=0.95,
+        at_most=1,
     )
     translation: float = setting(
         -1.0,

@@ -67,6 +67,20 @@ def evaluate_links(
     return rows, {m: found["test", DIRECTIONS[0], m] for m in MATCHERS if "test" in candidates}
 
 
+def rank_links(
+    left: Tensor,
+    right: Tensor,
+    links: Tensor,
+    matcher: str,
+    config: MatchingConfig,
+    budget: int = DEFAULT_BUDGET,
+) -> Ranks:
+    """Ranks of the links' right ends among each other; arguments as of :func:`evaluate_links`."""
+    cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]], budget)
+    scores = apply_matcher(cosine, matcher, config)
+    return rank(scores, torch.arange(len(links), device=left.device))
+
+
 def _cosines(
     left: Tensor, right: Tensor, links: Tensor, candidates: tuple[str, ...], budget: int
 ) -> Iterator[tuple[str, str, Scores, Tensor]]:
