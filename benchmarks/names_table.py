@@ -1,7 +1,8 @@
 """What names give on DBP15K, beside structure alone.
 
     DECENTRL_DATA=... PYTHONPATH=. python benchmarks/names_table.py [--seeds 5] [--jobs 1] [--print]
-                      [--tables names damaged start self] [--pairs zh-en] [--preset strong]
+                      [--tables names damaged start self] [--pairs zh-en] [--names ids]
+                      [--preset strong]
 
 Tables: ``names`` with names as they are (of identifiers, FR-EN, ZH-EN and JA-EN) and translated by
 machine (ZH-EN, JA-EN; alone and beside those of identifiers), closed and open world; ``damaged``
@@ -148,9 +149,11 @@ def do(job: Job, folder: Path) -> str:
     return ""
 
 
-def jobs_of(table: str, pairs: list[str], preset: str, seeds: int) -> list[list[Job]]:
+def jobs_of(
+    table: str, pairs: list[str], names: list[str], preset: str, seeds: int
+) -> list[list[Job]]:
     """The jobs of each row of a table."""
-    kinds = [kind for kind in KINDS if kind[0] in pairs]
+    kinds = [kind for kind in KINDS if kind[0] in pairs and kind[1] in names]
     rows: list[dict[str, Any]] = {
         "names": [{}, {"open_world": True}],
         "damaged": [{"damage": "missing"}, {"damage": "wrong"}],
@@ -212,17 +215,19 @@ def print_table(table: str, rows: list[list[Job]], folder: Path, structure: Stor
 
 def main() -> None:
     tables = ("names", "damaged", "start", "self")
-    pairs = ("fr-en", "zh-en", "ja-en")
+    pairs, which = (tuple(dict.fromkeys(kind[i] for kind in KINDS)) for i in range(2))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
     parser.add_argument("--pairs", nargs="+", choices=pairs, default=list(pairs))
+    parser.add_argument("--names", nargs="+", choices=which, default=list(which))
     parser.add_argument("--preset", default="strong")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, default=Path("results/names"))
     parser.add_argument("--print", action="store_true", help="only what is there: train nothing")
     options = parser.parse_args()
-    rows = {x: jobs_of(x, options.pairs, options.preset, options.seeds) for x in options.tables}
+    chosen = options.pairs, options.names, options.preset, options.seeds
+    rows = {table: jobs_of(table, *chosen) for table in options.tables}
     missing = [job for table in rows.values() for jobs in table for job in jobs
                if not (options.output / job.file).exists()]  # fmt: skip
     failed = []
