@@ -17,14 +17,17 @@ from tests.conftest import PREDICT
 Command = Callable[..., Any]
 
 CLIPBOARD, CLEAR, TITLE = "\x1b]52;c;ZXZpbA==\x07", "\x1b[2J", "\x9b2J\x7f\x08"
-EVIL = [f"{CLIPBOARD}{CLEAR}{TITLE}{i}[bold]" for i in range(3)]
+BACKWARDS = "\u202egnp.exe\u2066\u2028"
+EVIL = [f"{CLIPBOARD}{CLEAR}{TITLE}{BACKWARDS}{i}[bold]" for i in range(3)]
 
 
 def harmless(*texts: str) -> None:
     """Nothing but tabs, line ends, and what tables and progress bars are made of."""
     for text in texts:
         rest = re.sub(r"\x1b\[([0-9;]*m|\?25[hl]|2K|1A)|\r", "", text)
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", rest), ascii(rest)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", rest), (
+            ascii(rest)
+        )
 
 
 @pytest.fixture(scope="module")

@@ -82,9 +82,11 @@ def test_names_are_those_of_a_plain_list(given: list[tuple[int, str, str, bool]]
 
 
 def test_a_name_of_a_megabyte_is_cut_and_one_of_nothing_dropped() -> None:
-    found = names([(0, "x" * 1_000_000, "", False), (1, "\r\n\t\x00\u2028", "", False)])
+    texts = ["x" * 1_000_000, "\r\n\t\x00\u2028", "\u200b \ufeff\u200e", "\u200ea\u200d"]
+    found = names([(i, text, "", False) for i, text in enumerate(texts)])
     assert [len(text) for text, _ in found.of(0)] == [LONGEST]
-    assert found.of(1) == []
+    assert found.of(1) == found.of(2) == []
+    assert found.shown([3]) == ["\u200ea\u200d"]
 
 
 @given(st.lists(st.text(), max_size=5), st.integers(995, 1005))

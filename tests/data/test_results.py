@@ -53,6 +53,8 @@ def test_labels_cannot_break_lines_or_markup() -> None:
     table = ResultTable.from_rows([{"x": "a\nb\tc"}, {"x": "<b>&"}])
     assert str(table).splitlines() == ["x", "a�b�c", "<b>&"]
     assert '<td style="text-align:left">&lt;b&gt;&amp;</td>' in table._repr_html_()
+    joined = "نمی\u200cدانم 👩\u200d👧"
+    assert str(ResultTable.from_rows([{"x": f"{joined}\u202e"}])) == f"x\n{joined}�"
 
 
 def test_an_empty_table_says_so() -> None:

@@ -160,8 +160,8 @@ def test_text_from_outside_stays_text(report: Report, hostile: str) -> None:
 
 
 def test_a_text_that_utf8_cannot_carry_does_not_lose_the_page(report: Report) -> None:
-    source = render_report(replace(report, samples=[sample(left="a\ud800b\x00c")]))
-    assert "a\ufffdb\ufffdc" in source.encode("utf-8").decode("utf-8")
+    source = render_report(replace(report, samples=[sample(left="a\ud800b\x00c\u202ed")]))
+    assert "a\ufffdb\ufffdc\ufffdd" in source.encode("utf-8").decode("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def main() -> None:
 
 def run_app(app: Callable[[], object]) -> None:
     """Run a command; one clear line and exit code 2 for anything that goes wrong."""
-    from decentrl.cli.streams import DEBUG, printable
+    from decentrl.cli.streams import DEBUG
+    from decentrl.data.called import printable
     from decentrl.errors import DecentRLWarning, line_of
 
     # Commands print what was left out in lines of their own.

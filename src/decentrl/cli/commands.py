@@ -14,8 +14,9 @@ from typer.core import TyperGroup
 from decentrl.cli import ask, data, grow, train
 from decentrl.cli.console import plain_console, print_json
 from decentrl.cli.options import Json, check_choice
-from decentrl.cli.streams import DEBUG, printable
+from decentrl.cli.streams import DEBUG
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, Settings, preset_names
+from decentrl.data.called import printable
 
 
 class _Commands(TyperGroup):

@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from decentrl.cli.output import tsv_row, write_table
-from decentrl.cli.streams import printable
-from decentrl.data.called import NAME, called
+from decentrl.data.called import NAME, UNFIT, called, printable
 from decentrl.storage.files import json_text
 
 if TYPE_CHECKING:
@@ -59,9 +58,9 @@ def print_lines(console: Console, *lines: str | Table) -> None:
 
 
 def print_json(value: Any) -> None:
-    # JSON escapes the other control characters, and has no lone surrogates in UTF-8.
-    text = json_text(value)
-    print(re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
+    # JSON escapes the others of these itself, and has no lone surrogates in UTF-8.
+    unfit = rf"[{UNFIT}\ud800-\udfff]"
+    print(re.sub(unfit, lambda found: f"\\u{ord(found[0]):04x}", json_text(value)))
 
 
 def plain_table(title: str, *names: str, numbers: Sequence[str] = ()) -> Table:

@@ -1,10 +1,9 @@
-"""Standard streams that end no work, and text that a terminal can show."""
+"""Standard streams that end no work."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,13 +11,6 @@ from typing import Any
 
 DEBUG = "DECENTRL_DEBUG"
 """Environment variable that the option --debug sets: errors come with their traceback."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""C0 and C1, without tab and line feed."""
-
-
-def printable(text: str) -> str:
-    """The text with its control characters spelled out (``\\x1b``), as a terminal obeys them."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class OutputStream:

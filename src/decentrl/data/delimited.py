@@ -20,6 +20,8 @@ from decentrl.data.table import MAY_BE_EMPTY, Table, fitting, named_columns, str
 from decentrl.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
+# Its own limit is 128 KiB a cell, and it calls more malformed; how much a file may hold is known.
+csv.field_size_limit(2**31 - 1)
 
 
 def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Table:

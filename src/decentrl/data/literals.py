@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
 from decentrl.data.memory import Source
-from decentrl.data.names import NO_NAMES, Names, clean, clean_tags, strings
+from decentrl.data.names import NO_NAMES, Names, clean, clean_tags, strings, visible
 from decentrl.data.readers import read_table
 from decentrl.data.table import ATTRIBUTE, NAME, Table
 from decentrl.data.vocabulary import Ids, Vocabulary
@@ -145,7 +145,7 @@ def names_of(table: Table, entities: Vocabulary) -> Literals:
     left_out = int((~known).sum())
     texts, *languages = (strings(x.filter(pa.array(known))) for x in table.columns[1:])
     tags = clean_tags(languages[0]) if languages else strings([""] * len(ids))
-    full = pc.not_equal(clean(texts), "")
+    full = visible(clean(texts))
     ids, texts, tags = ids[np.asarray(full)], texts.filter(full), tags.filter(full)
     # The first line of an entity and language is its main name.
     keys = pa.table(

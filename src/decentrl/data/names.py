@@ -21,6 +21,7 @@ LONGEST = 1000
 """Characters that are kept of a name or of an attribute's value."""
 # White space, control characters, and what turns the direction of text around beyond its end.
 _BLANK = r"[\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}]+"
+_INVISIBLE = r"^[\p{Cf} ]*$"  # marks of direction, joiners, a byte order mark
 _LAST = r"(?s)^(?:.*?/(?:resource|wiki)/(.+?)|.*[/#]([^/#]+))[/#]*$"
 _TAG = r"^[a-z]{1,8}(-[a-z0-9]{1,8})*$"
 
@@ -61,7 +62,7 @@ class Names:
             "language": strings([""] * n) if languages is None else clean_tags(strings(languages)),
             "alias": pa.array([False] * n if aliases is None else aliases, pa.bool_()),
         }
-        return cls._arranged(pa.table(columns).filter(pc.not_equal(columns["text"], "")))
+        return cls._arranged(pa.table(columns).filter(visible(columns["text"])))
 
     @classmethod
     def _arranged(cls, table: pa.Table) -> Names:
@@ -201,6 +202,11 @@ def clean(texts: pa.Array) -> pa.Array:
     texts = pc.replace_substring_regex(texts, _BLANK, " ")
     texts = pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(texts), 0, LONGEST)
     return pc.utf8_trim_whitespace(texts)
+
+
+def visible(texts: pa.Array) -> pa.Array:
+    """Which clean texts have a character that can be seen; the others are no names."""
+    return pc.invert(pc.match_substring_regex(texts, _INVISIBLE))
 
 
 def clean_tags(languages: pa.Array) -> pa.Array:

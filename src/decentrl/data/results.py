@@ -15,6 +15,7 @@ from decentrl.errors import MissingExtraError
 
 SHOWN = 20
 WIDEST = 48
+_JOINERS = "\u200c\u200d"  # inside words of Persian and Indian languages, and emoji
 
 
 class ResultTable:
@@ -165,7 +166,7 @@ def _text(value: Any) -> str:
         return f"{value:.4f}"
     if isinstance(value, list):
         return _text(", ".join(map(str, value)))
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+    text = "".join(c if c.isprintable() or c in _JOINERS else "�" for c in str(value))
     return text if cell_len(text) <= WIDEST else set_cell_size(text, WIDEST - 1) + "…"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,7 @@ from decentrl.views.text import SHARED, NameView
 
 NAMES = NameView.called
 _IN_COMMON = 5  # words or pieces of names that are listed
+_COMPARED = 10_000  # characters of an entity's names in which pieces of words are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,20 +328,23 @@ class PairExplainer:
         A piece has a hyphen where the word goes on.
         """
         rarity = self.growing.model.shared[SHARED]
-        common = common_pieces(folded(left), folded(right))
-        common = {x for x in common if x[0] == x[-1] == " "} or common
+        common = in_both(folded(left), folded(right))
         weights = {x: rarity[buckets_in(x, N_BUCKETS)].sum().item() for x in common}
         rarest = sorted(common, key=lambda x: (-weights[x], x))[:_IN_COMMON]
         return tuple("-" * (x[0] != " ") + x.strip() + "-" * (x[-1] != " ") for x in rarest)
 
 
-def common_pieces(left: Sequence[str], right: Sequence[str]) -> set[str]:
-    """The longest pieces of words, of two letters or more, that are in texts of both sides."""
-    words = {f" {word} " for text in left for word in text.split()}
-    others = {f" {word} " for text in right for word in text.split()}
-    every = "\n".join(sorted(others))
+def in_both(left: Sequence[str], right: Sequence[str]) -> set[str]:
+    """Words, of two letters or more, that are in texts of both sides, or else pieces of words.
+
+    Pieces are as long as can be; they are looked for in the first texts of very many.
+    """
+    words, others = _words(left), _words(right)
+    if common := {word for word in words & others if len(word.strip()) > 1}:
+        return common
+    every = "\n".join(sorted(_words(_first(right))))
     found = set()
-    for word in words:
+    for word in _words(_first(left)):
         stop = 0
         for start in range(len(word)):
             longest = max(stop, start)
@@ -350,3 +354,14 @@ def common_pieces(left: Sequence[str], right: Sequence[str]) -> set[str]:
                 found.add(word[start:longest])
             stop = longest
     return {x for x in found if not any(x != y and x in y for y in found)}
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """The words of texts, each between two spaces."""
+    return {f" {word} " for text in texts for word in text.split()}
+
+
+def _first(texts: Sequence[str]) -> Sequence[str]:
+    """The first texts, until they are long enough."""
+    ends = np.cumsum([len(text) for text in texts])
+    return texts[: int(np.searchsorted(ends, _COMPARED)) + 1]

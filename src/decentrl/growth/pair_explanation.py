@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from decentrl.data.called import called
+from decentrl.data.called import called, cut, printable
 
 KNOWN = "known"
 """What explanations call a link that was given."""
@@ -31,7 +31,7 @@ class Called:
     @property
     def short(self) -> str:
         """Its name, or else the identifier."""
-        return self.name or self.label
+        return cut(self.name) or self.label
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,14 @@ class PairExplanation:
 def in_words(found: PairExplanation) -> list[str]:
     """An explanation as lines; those that belong to the line above begin with two spaces."""
     words = _Words(found)
-    return [
+    lines = [
         *words.verdict(),
         *words.measures(),
         *words.neighbours(),
         *words.names(),
         *words.changes(),
     ]
+    return [printable(line).replace("\n", r"\n") for line in lines]
 
 
 class _Words:
@@ -243,8 +244,12 @@ class _Words:
             return []
         if not found.left_names or not found.right_names:
             lacking = self._right if found.left_names else self._left
+            if found.shares["names"]:  # values of attributes are in the same view
+                return [f"Names: {lacking} has none; their share is that of attributes."]
             return [f"Names say nothing: {lacking} has none."]
-        shown = [", ".join(names[:_NAMES]) for names in (found.left_names, found.right_names)]
+        shown = [
+            ", ".join(map(cut, names[:_NAMES])) for names in (found.left_names, found.right_names)
+        ]
         common = ", ".join(found.in_common)
         words = f"in common: {common}" if common else "no pieces of words in common"
         return [f"Names: {' / '.join(shown)}; {words}."]

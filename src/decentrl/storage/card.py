@@ -8,6 +8,7 @@ from typing import Any
 
 from decentrl._version import __version__
 from decentrl.config import Settings
+from decentrl.data.called import UNFIT
 from decentrl.data.graph_task import GraphTask
 from decentrl.storage.kinds import AnyTask, kind_for
 
@@ -57,7 +58,7 @@ def model_card(
 
 def _line(name: str) -> str:
     """A name from outside on one line, for a code span."""
-    unfit = r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]"
+    unfit = rf"[{UNFIT}\ud800-\udfff]"
     return re.sub(unfit, "\ufffd", " ".join(name.split())).replace("`", "'")
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from decentrl._version import __version__
+from decentrl.data.called import UNFIT
 from decentrl.data.curies import BUILT_IN, Prefixes
 from decentrl.data.iris import OWN, iri_of, uri_of
 from decentrl.errors import ConfigError, InputError
@@ -23,7 +24,7 @@ from decentrl.storage.files import whole_files
 
 NO_TERM = "sssom:NoTermFound"
 SIDES = ("left", "right")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(rf"[\t\n{UNFIT}]")
 _FORMULA = re.compile(r"^[=+\-@]")
 _HEAD = """\
 <?xml version="1.0" encoding="utf-8"?>

@@ -13,6 +13,8 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
+from decentrl.data.called import UNFIT
+
 Row = Mapping[str, Any]
 # Okabe-Ito colours: blue, vermilion and green on light; sky blue, orange and green on dark.
 _STYLE = """
@@ -70,9 +72,8 @@ def page(title: str, body: str) -> str:
 
 
 def escaped(value: object) -> str:
-    """Escaped for text and attributes; what HTML or UTF-8 cannot carry becomes U+FFFD."""
-    unfit = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
-    return html.escape(re.sub(unfit, "\ufffd", str(value)))
+    """Escaped for text and attributes; what a page or UTF-8 cannot carry becomes U+FFFD."""
+    return html.escape(re.sub(rf"[{UNFIT}\ud800-\udfff]", "\ufffd", str(value)))
 
 
 def label(value: object, name: str | None = None) -> str:
