@@ -92,6 +92,8 @@ def test_the_choice_is_the_likeliest_of_fused_vectors(
     # Entities without a structure, without a name, with a translated name alone.
     for vectors, share in ((others, 0.2), (direct, 0.4), (mapped, 0.2)):
         vectors[torch.from_numpy(rng.random(2 * SIZE) < share)] = 0
+    # Of some, one of two views of the structure has no vector.
+    others[torch.from_numpy(rng.random(2 * SIZE) < 0.5)] *= 0.3
     mapped = torch.cat((mapped[:SIZE], direct[SIZE:]))
     options = [(w, s) for w in WEIGHTS for s in TRANSLATIONS]
     found = {

@@ -59,7 +59,7 @@ def best_name_weights(
     shares = TRANSLATIONS if settings.translation < 0 else (settings.translation,)
     options = [(w, share) for w, share in product(weights, shares) if w or share == shares[0]]
     lengths = {share: ((1 - share) * direct + share * translated).norm(dim=1) for share in shares}
-    known = others.any(1).float()
+    known = others.square().sum(1)  # less than 1 where one of the other views has no vector
     likelihood = [0.0] * len(options)
     for ends, there, truths, (own, theirs) in _asked(names, unlinked, valid):
         other = others[ends] @ others[there].t()
