@@ -21,7 +21,7 @@ from decentrl.graph.texts import N_BUCKETS, TextRows, Texts, ValueRows
 from decentrl.nn.text import Weighted, name_vectors, rarity, shared_rarity
 from decentrl.views import text
 from decentrl.views.part import Part
-from decentrl.views.text import COEFFICIENTS, LINKED, OWN, SHARED, NameStructure, NameView
+from decentrl.views.text import COEFFICIENTS, LINKED, OWN, PAIRS, SHARED, NameStructure, NameView
 
 LEFT = ["Rivière Rouge", "Lac Bleu", "", "Mont Rouge", "Lac Noir", "Rivière Bleue", "Ax"]
 RIGHT = ["Red River", "Blue Lake", "Mount Red", "", "Black Lake", "Blue River", "Lac Noir"]
@@ -167,6 +167,10 @@ def made(name: str, how: Any) -> Any:
     return lambda found: found.__setitem__(name, how(found[name]))
 
 
+def put_in(name: str, tensor: Tensor) -> Any:
+    return lambda found: found.__setitem__(name, tensor)
+
+
 ROWS, CELLS, COUNTS = LINKED
 DAMAGE = {
     **{f"no {name}": without(name) for name in (SHARED, OWN, COEFFICIENTS, *LINKED)},
@@ -188,6 +192,8 @@ DAMAGE = {
     "rows that begin late": put(ROWS, 0, 1),
     "rows that end late": put(ROWS, -1, 2**40),
     "coefficients too wide": made(COEFFICIENTS, lambda x: torch.cat((x, x), 1)),
+    **{f"attributes in the shape {shape}": put_in(PAIRS, torch.ones(shape, dtype=torch.int64))
+       for shape in ((), (3,), (2, 2))},
 }  # fmt: skip
 
 

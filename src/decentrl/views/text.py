@@ -171,7 +171,7 @@ class NameView(View):
                 LINKED[2]: (torch.float32, [n]),
             }
         if PAIRS in memory:
-            wanted[PAIRS] = torch.int64, [memory[PAIRS].shape[0], 2]
+            wanted[PAIRS] = torch.int64, [memory[PAIRS].numel() // 2, 2]
             wanted[VALUES] = torch.float32, [N_BUCKETS]
         for name, (dtype, shape) in wanted.items():
             if name not in memory or (memory[name].dtype, [*memory[name].shape]) != (dtype, shape):
