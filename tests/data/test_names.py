@@ -65,6 +65,7 @@ def test_names_are_those_of_a_plain_list(given: list[tuple[int, str, str, bool]]
     listed = sorted(best, key=lambda k: (k[0], best[k], languages[k[2]], k[1].encode()))
     found = names(given)
     assert [(e, *x) for e in range(5) for x in found.of(e)] == listed
+    assert found.shown(range(5), "EN_gb") == found.shown(range(5), "en-gb")
     for language in ("", "en", "DE", "fr"):
         wanted = []
         for e in range(5):

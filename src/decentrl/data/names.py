@@ -114,7 +114,7 @@ class Names:
         """
         ids = np.fromiter(ids, np.int64)
         rows = self._first(ids, np.arange(len(self)))
-        if tag := language.strip().lower():
+        if tag := clean_tags(strings([language]))[0].as_py():
             for test in (pc.starts_with(self.languages, f"{tag}-"), pc.equal(self.languages, tag)):
                 found = self._first(ids, np.flatnonzero(np.asarray(test)))
                 rows = np.where(found >= 0, found, rows)
