@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+import tracemalloc
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -135,6 +136,16 @@ def test_pieces_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ngrams, "_AT_ONCE", size)
         for a, b in zip(ngram_counts(names_of(rows), 40, 2**18), whole, strict=True):
             assert np.array_equal(a, b)
+
+
+def test_an_entity_with_very_many_names_takes_no_more_memory_than_many_entities() -> None:
+    names = names_of([(i // 3_000, f"{i * 7919} {'x' * 900}") for i in range(6_000)])
+    tracemalloc.start()
+    indptr, _, counts = ngram_counts(names, 2, 2**18)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts[: indptr[1]].max() == 3_000 * 900  # times that x is in the names of one
+    assert peak < 250 * 2**20
 
 
 def test_an_entity_of_an_emoji_is_not_like_one_of_another() -> None:

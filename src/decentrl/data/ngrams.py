@@ -65,19 +65,36 @@ def ngram_counts(names: Names, n_entities: int, n_buckets: int) -> Counts:
     texts, ids = names.texts, names.entities
     before = np.concatenate(([0], np.cumsum(np.asarray(pc.utf8_length(texts), np.int64))))
     start = 0
+    open_keys, open_times = np.empty(0, np.int64), np.empty(0, np.int64)
     while start < len(ids):
-        # All names of an entity are counted in one piece.
-        last = int(np.searchsorted(before, before[start] + _AT_ONCE, "right")) - 2
-        stop = int(np.searchsorted(ids, ids[max(start, last)], "right"))
+        last = int(np.searchsorted(before, before[start] + _AT_ONCE, "right")) - 1
+        stop = max(start + 1, last)
         folded = [fold(x) for x in texts[start:stop].to_pylist()]
         rows, cells = _hashed(*_with_latin(folded, ids[start:stop]), n_buckets)
         keys, times = np.unique(rows * n_buckets + cells, return_counts=True)
+        keys, times = _added((open_keys, open_times), (keys, times))
+        # An entity that has names in the next piece, too, is not finished.
+        done = len(keys)
+        if stop < len(ids) and ids[stop] == ids[stop - 1]:
+            done = int(np.searchsorted(keys, ids[stop] * n_buckets))
+        open_keys, open_times = keys[done:], times[done:]
+        keys, times = keys[:done], times[:done]
         indptr[1:] += np.bincount(keys // n_buckets, minlength=n_entities)
         buckets.append((keys % n_buckets).astype(np.min_scalar_type(n_buckets)))
         counts.append(times.astype(np.float32))
         start = stop
     every = np.concatenate(buckets, dtype=np.int64)
     return indptr.cumsum(), every, np.concatenate(counts)
+
+
+def _added(first: tuple[Ids, Ids], second: tuple[Ids, Ids]) -> tuple[Ids, Ids]:
+    """Distinct keys, ascending, and how often each is there, in both together."""
+    if not len(first[0]):
+        return second
+    keys, places = np.unique(np.concatenate((first[0], second[0])), return_inverse=True)
+    times = np.zeros(len(keys), np.int64)
+    np.add.at(times, places.reshape(-1), np.concatenate((first[1], second[1])))
+    return keys, times
 
 
 def folded(names: Iterable[str]) -> list[str]:
