@@ -184,3 +184,18 @@ def test_names_that_no_run_writes_are_an_error(run: Path, monkeypatch: pytest.Mo
     assert Growth.check is check
     with pytest.raises(BundleError, match=r"store\.sqlite: damaged .*has an id that is none"):
         open_run(run)
+
+
+def test_a_graph_in_memory_brings_its_names_and_attributes(run: Path) -> None:
+    graph = KnowledgeGraph.read(NEW).with_names([x for x in NAMES if "elsewhere" not in x[0]])
+    graph = graph.with_attributes([(f"{LEFT}new 5", "size", "7")])
+    model = open_run(run)
+    facts = model.add(graph, side="left").facts
+    assert (facts["names"], facts["attributes"]) == (5, 1)
+    assert known(model) == WHOLE
+    once = open_run(run)
+    once.add(NEW, side="left", names=NAMES)
+    assert torch.equal(model.growing.sides["left"].vectors, once.growing.sides["left"].vectors)
+    model.undo()
+    model.add(graph, side="left", names="none")
+    assert f"{LEFT}new 5" not in known(model)

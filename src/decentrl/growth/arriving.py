@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from decentrl.data.knowledge_graph import distinct_rows
+from decentrl.data.knowledge_graph import KnowledgeGraph, distinct_rows
 from decentrl.data.literals import Literals, of_literals, read_names
 from decentrl.data.memory import Source
 from decentrl.data.names import names_from_ids
@@ -62,7 +62,7 @@ def read_arriving(
     ids[unseen] = len(entities) + places
     rows = np.stack((ids[::2], found[kept], ids[1::2]), axis=1)
     n, labels = len(entities) + len(new), new.tolist()
-    literals = _literals(table, names, entities, labels, ids)
+    literals = _literals(source, table, names, entities, labels, ids)
     facts = {
         "ignored": sum(unknown.values()),
         "ignored_relations": dict(unknown.most_common(5)),
@@ -75,14 +75,24 @@ def read_arriving(
 
 
 def _literals(
-    table: Table, names: Source | None, entities: Vocabulary, new: list[str], ends: Ids
+    source: Source,
+    table: Table,
+    names: Source | None,
+    entities: Vocabulary,
+    new: list[str],
+    ends: Ids,
 ) -> Literals:
-    """Names and attributes: those in the triples' file, and names of the entities in triples."""
-    if table.literals is None and names is None:
+    """Names and attributes: those that come with the triples, and names of their entities."""
+    graph = source if isinstance(source, KnowledgeGraph) else None
+    if table.literals is None and names is None and graph is None:
         return Literals()
     now = entities.copy()
     now.append(new)
-    found = of_literals([] if table.literals is None else [table.literals], now)
+    if graph is not None:
+        places = now.find_all(graph.entities)
+        found = Literals(graph.names.moved(places), graph.attributes.moved(places))
+    else:
+        found = of_literals([] if table.literals is None else [table.literals], now)
     if names is None:
         return found
     if isinstance(names, str) and names in ("ids", "none"):
