@@ -16,6 +16,7 @@ from decentrl.training.names import (
     TRANSLATIONS,
     WEIGHTS,
     best_name_weights,
+    doubted_names,
     same_names,
     settled_names,
 )
@@ -177,3 +178,23 @@ def test_no_names_and_no_entities() -> None:
     assert pairs(nothing, one_hot((1,), ())) == pairs(one_hot((1,)), nothing) == []
     assert pairs(nothing[:0], one_hot((1,))) == pairs(one_hot((1,)), nothing[:0]) == []
     assert pairs(one_hot((1,)), one_hot((1,))) == [(0, 0)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_names_that_contradict_sure_pairs_weigh_less(seed: int) -> None:
+    usual = config(weight=0.4, translation=0)
+    good = noisy(0.1, seed)
+    weights = []
+    for share in (0.0, 0.2, 0.5, 1.0):
+        names = good.clone()
+        wrong = np.random.default_rng(seed).permutation(SIZE)[: int(share * SIZE)]
+        names[wrong] = good[np.roll(wrong, 1)]  # dealt to others
+        found = doubted_names(usual, names, POOL, LINKS)
+        assert found.names.translation == 0
+        scores = names[:SIZE].double() @ names[SIZE:].double().T
+        doubt = (scores.max(1).values - scores.diagonal()).mean().item()
+        assert found.names.weight == pytest.approx(max(0, min(0.4, 0.5 - doubt)), abs=1e-6)
+        weights.append(found.names.weight)
+    assert weights[0] == 0.4
+    assert weights == sorted(weights, reverse=True)
+    assert weights[-1] == 0

@@ -26,7 +26,13 @@ from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
-from decentrl.training.names import best_name_weights, same_names, settled_names
+from decentrl.training.names import (
+    SURE,
+    best_name_weights,
+    doubted_names,
+    same_names,
+    settled_names,
+)
 from decentrl.training.unlinked import (
     VALIDATED,
     Unlinked,
@@ -41,7 +47,7 @@ from decentrl.views.text import PAIRS, NameView, texts_of
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
 FEWEST_NAMED = 10
-"""Held-out links of entities with names or attributes that weights are chosen by, at least."""
+"""Links of entities with names or attributes that weights are chosen by, at least."""
 LEAST_ROUNDS = 2
 """Rounds of self-training after a start without links."""
 
@@ -251,8 +257,11 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         first.found = started = _links_by_names(context)
         chosen = max(chosen, LEAST_ROUNDS)
     if not len(valid):
-        context.config = settled_names(context.config, context.known.texts is not None)
-        first.start(chosen)
+        first.start()
+        context.config = _weigh_names(first)
+        first.views.weigh(context.config)
+        for _ in range(chosen):
+            first.self_training_round()
     else:
         first.start()
         context.config = _weigh_names(first)
@@ -299,28 +308,42 @@ def _links_by_names(context: TrainingContext) -> Ids:
 
 
 def _weigh_names(first: Pass) -> Config:
-    """The settings with the weights of names that suit the held-out links best."""
+    """The settings with the weights of names that suit the held-out links best.
+
+    With too few of these the usual weights, or a smaller one if names contradict structure.
+    """
     context, config = first.context, first.context.config
     settings = settled_names(config, context.known.texts is not None)
     if settings.names.weight == 0 or (config.names.weight >= 0 and config.names.translation >= 0):
         return settings
-    texts = context.known.texts
-    assert texts is not None
-    ends = first.valid - np.array([0, context.known.n_left])
-    valid = first.valid[texts[0].there()[ends[:, 0]] & texts[1].there()[ends[:, 1]]]
-    if len(valid) < FEWEST_NAMED:
+    valid = _named(context, first.valid)
+    chosen = config.names.weight >= 0 or not len(first.links)
+    if len(valid) < FEWEST_NAMED and chosen:
         return settings
-    unlinked = first.unlinked(np.union1d(context.seen, first.valid))
+    structure = first.structures["known"].of(NameView(settings))
+
+    def names(share: float) -> Tensor:
+        view = NameView(replace(config, names=replace(settings.names, translation=share)))
+        return view.encode(structure, first.all_links()).vectors
+
     first.views.weigh(replace(config, names=replace(config.names, weight=0.0)))
     others = first.vectors("known")
-    structure = first.structures["known"].of(NameView(settings))
-    parts = [
-        NameView(replace(config, names=replace(settings.names, translation=share)))
-        .encode(structure, first.all_links())
-        .vectors
-        for share in (0.0, 1.0)
-    ]
-    return best_name_weights(config, others, (parts[0], parts[1]), unlinked, valid)
+    unlinked = first.unlinked(np.union1d(context.seen, first.valid))
+    if len(valid) >= FEWEST_NAMED:
+        return best_name_weights(config, others, (names(0.0), names(1.0)), unlinked, valid)
+    sure = _named(context, found_links(others, unlinked, SURE, config.matching, config.seed))
+    if len(sure) < FEWEST_NAMED:
+        return settings
+    return doubted_names(settings, names(settings.names.translation), unlinked, sure)
+
+
+def _named(context: TrainingContext, links: Ids) -> Ids:
+    """Those of some links whose two ends have names or attributes."""
+    texts = context.known.texts
+    assert texts is not None
+    ends = links - np.array([0, context.known.n_left])
+    named: Ids = links[texts[0].there()[ends[:, 0]] & texts[1].there()[ends[:, 1]]]
+    return named
 
 
 def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:

@@ -18,6 +18,8 @@ from decentrl.training.unlinked import Unlinked
 
 WEIGHTS = tuple(x / 10 for x in range(9))
 TRANSLATIONS = 0.0, 0.25, 0.5, 0.75, 1.0
+SURE, TRUSTED = 0.8, 0.5
+"""Sinkhorn mass of a pair that structure is sure of; what names weigh at most, less their doubt."""
 ALIKE, MARGIN = 0.7, 0.1
 """Cosine of two names that may be the same, and by how much it must beat all others of either."""
 _AT_ONCE = 2**23  # scores of held-out links and candidates
@@ -76,6 +78,28 @@ def best_name_weights(
             likelihood[i] += scores.log_softmax(1)[places, truths].double().sum().item()
     weight, share = options[likelihood.index(max(likelihood))]
     return replace(config, names=replace(settings, weight=weight, translation=share))
+
+
+def doubted_names(config: Config, names: Tensor, unlinked: Unlinked, sure: Ids) -> Config:
+    """The settings with a smaller weight of names if these contradict pairs that are surely links.
+
+    The doubt is by how much the name nearest to a left end is nearer than that of its right end,
+    on average over all pairs.
+
+    Args:
+        names: vectors of names, [n, d]; all ends of pairs have one.
+        sure: pairs that are links by structure alone, int64[k, 2], k > 0.
+    """
+    left, right = torch.from_numpy(sure).to(names.device).unbind(1)
+    there = names[torch.from_numpy(unlinked.right).to(names.device)]
+    doubt = 0.0
+    for rows, columns in zip(
+        *(torch.split(x, max(1, _AT_ONCE // len(there))) for x in (left, right)), strict=True
+    ):
+        own = (names[rows] * names[columns]).sum(1)
+        doubt += ((names[rows] @ there.t()).amax(1) - own).sum().item() / len(sure)
+    weight = max(0.0, min(config.names.weight, TRUSTED - doubt))
+    return replace(config, names=replace(config.names, weight=weight))
 
 
 def _asked(
