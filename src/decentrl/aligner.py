@@ -184,13 +184,12 @@ class Aligner(GrowingModel[AlignmentState]):
             entities: identifiers or names of entities of ``side``.
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
-            assign: ``nearest`` gives each entity its best; ``mutual`` only pairs that are each
-                other's best; ``one-to-one`` uses every entity at most once, best pairs first,
-                among the 50 best of each entity.
+            assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
+                best; ``one-to-one`` every entity at most once, best pairs of 50 for each first.
             min_confidence: entities whose best match is less sure have none. ``fitted`` is the
                 value that was best on the validation links.
-            ann: search in an approximate index (FAISS) of each graph, built at the first such
-                question. It may miss candidates, so scores of new or linked entities may differ.
+            ann: search in an approximate index (FAISS), built at the first such question. It may
+                miss candidates, so scores of new or linked entities may differ.
             language: of the names that are shown, where there are some in it.
         Returns:
             table with the columns left, right, rank (1 is best), score and confidence: how likely

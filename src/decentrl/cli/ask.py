@@ -251,7 +251,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def explain(
+def explain(  # long, as its options and their help are in it
     run: Run,
     entity: Entity,
     counterpart: Annotated[

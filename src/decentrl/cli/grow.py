@@ -26,7 +26,7 @@ MOVED = 0.01
 """Mean of 1 - cos between vectors and refreshed ones below which a refresh is not worth it."""
 
 
-def add(
+def add(  # long, as its options and their help are in it
     run: Run,
     files: Annotated[
         list[Path],

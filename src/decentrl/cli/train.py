@@ -34,7 +34,7 @@ OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
 
 
-def align(
+def align(  # long, as its options and their help are in it
     context: typer.Context,
     output: Output,
     left: Annotated[str, Argument(metavar="[LEFT]", help="Triples of the left graph.")] = "",
