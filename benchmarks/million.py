@@ -76,7 +76,9 @@ def build(folder: Path, entities: int, triples: int, dim: int) -> None:
         potential = torch.randn(entities, generator=chance).mul_(0.02).sub_(0.85)
         potential[torch.from_numpy(linked)] = torch.nan
         matching[f"potential.left.{name}"] = potential
-    config = Config.from_preset("propagate", ["matching.matcher=csls"])
+    # Vectors of propagation have 16 numbers for each coordinate of a relation.
+    changes = ["matching.matcher=csls", "propagation.relation_dim=16"]
+    config = Config.from_preset("propagate", changes)
     vectors = {"left": left, "right": right}
     write_bundle(Bundle(config, task, {}, vectors, "Random vectors.\n", matching), folder)
 

@@ -238,4 +238,4 @@ def test_what_ci_installs_is_pinned_by_hashes() -> None:
     assert [line[0] for line in lines] == (ROOT / "constraints.txt").read_text().split()
     good = re.compile("--hash=sha256:[0-9a-f]{64}")
     assert all(line[1:] and all(map(good.fullmatch, line[1:])) for line in lines)
-    assert "make HASHED=1 lint test" in (ROOT / ".ci/run").read_text()
+    assert re.search("make HASHED=1 .*lint test", (ROOT / ".ci/run").read_text())

@@ -27,6 +27,8 @@ from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
 from decentrl.training.names import (
+    ITERATIONS,
+    MOST_SURE,
     SURE,
     best_name_weights,
     doubted_names,
@@ -331,9 +333,11 @@ def _weigh_names(first: Pass) -> Config:
     unlinked = first.unlinked(np.union1d(context.seen, first.valid))
     if len(valid) >= FEWEST_NAMED:
         return best_name_weights(config, others, (names(0.0), names(1.0)), unlinked, valid)
-    sure = _named(context, found_links(others, unlinked, SURE, config.matching, config.seed))
+    matching = replace(config.matching, iterations=ITERATIONS)
+    sure = _named(context, found_links(others, unlinked, SURE, matching, config.seed))
     if len(sure) < FEWEST_NAMED:
         return settings
+    sure = np.random.default_rng(config.seed).permutation(sure)[:MOST_SURE]
     return doubted_names(settings, names(settings.names.translation), unlinked, sure)
 
 

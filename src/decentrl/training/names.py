@@ -20,6 +20,8 @@ WEIGHTS = tuple(x / 10 for x in range(9))
 TRANSLATIONS = 0.0, 0.25, 0.5, 0.75, 1.0
 SURE, TRUSTED = 0.8, 0.5
 """Sinkhorn mass of a pair that structure is sure of; what names weigh at most, less their doubt."""
+ITERATIONS, MOST_SURE = 10, 2000
+"""Of that Sinkhorn, enough for sure pairs; and how many of these are compared with names."""
 ALIKE, MARGIN = 0.7, 0.1
 """Cosine of two names that may be the same, and by how much it must beat all others of either."""
 _AT_ONCE = 2**23  # scores of held-out links and candidates

@@ -10,7 +10,7 @@ agree. A value weighs the more the rarer it is and the more the entities agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ LINKED = ("name_rows", "name_buckets", "name_counts")
 """Names of memories: rarity on both sides and on the left, and the map with the names it reads."""
 PAIRS, VALUES = "attribute_pairs", "value_rarity"
 """Names of memories: which attributes mean the same, and what their values weigh."""
-_AT_ONCE = 2**16  # entities
+_AT_ONCE = 2**15  # entities
 LARGEST = 1e3
 """More than a rarity, 1 + log n, or a coefficient, 2 √n, can be."""
 
@@ -53,6 +53,7 @@ class NameStructure:
     Attributes:
         seen: bool[n] of left and right, the entities known in training.
         shared, own: the rarity of n-grams in both graphs and in the left one.
+        taught: what links have taught, by their bytes; it takes a while and is asked for again.
     """
 
     left: Texts
@@ -60,6 +61,7 @@ class NameStructure:
     seen: tuple[Mask, Mask]
     shared: Tensor
     own: Tensor
+    taught: dict[bytes, Tensor] = field(default_factory=dict)
 
 
 def texts_of(graph: MergedGraph) -> tuple[Texts, Texts]:
@@ -118,9 +120,12 @@ class NameView(View):
             ends = ends[np.sort(rng.permutation(len(ends))[:MOST_LINKS])]
         if self.translation and len(ends):
             linked = left.take(ends[:, 0])
-            rights = Weighted.of(right.take(ends[:, 1]), structure.shared)
-            targets = name_vectors(rights, self.dim)
-            shared[COEFFICIENTS] = learn_translation(Weighted.of(linked, structure.own), targets)
+            if (known := ends.tobytes()) not in structure.taught:
+                rights = Weighted.of(right.take(ends[:, 1]), structure.shared)
+                targets = name_vectors(rights, self.dim)
+                learned = learn_translation(Weighted.of(linked, structure.own), targets)
+                structure.taught[known] = learned
+            shared[COEFFICIENTS] = structure.taught[known]
             arrays = linked.indptr, linked.buckets, linked.counts
             shared |= {
                 name: torch.from_numpy(array) for name, array in zip(LINKED, arrays, strict=True)
