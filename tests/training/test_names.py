@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import Config
+from decentrl.nn.text import missing_names
 from decentrl.training import names as names_module
 from decentrl.training.names import (
     TRANSLATIONS,
@@ -76,6 +77,15 @@ def expected_likelihood(
 ) -> float:
     """Of fused vectors, one by one."""
     names = F.normalize((1 - share) * direct.double() + share * mapped.double(), dim=1)
+    known = others.any(1, keepdim=True)
+    made = [
+        missing_names(x.any(1), left=left)
+        for x, left in zip(names.split(SIZE), (True, False), strict=True)
+    ]
+    factors, beside = (torch.cat(x).double() for x in zip(*made, strict=True))
+    names = torch.where(
+        known, torch.cat((names * factors[:, None], beside), 1), F.pad(names, (0, 2))
+    )
     parts = ((1 - weight) ** 0.5 * others.double(), weight**0.5 * names)
     fused = F.normalize(torch.cat(parts, 1), dim=1)
     scores = fused[:SIZE] @ fused[SIZE:].T / temperature

@@ -14,6 +14,7 @@ from decentrl.data.names import Names
 from decentrl.data.ngrams import ngram_counts
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.texts import N_BUCKETS, TextRows, Texts, ValueRows
+from decentrl.nn.text import MISSING
 from decentrl.views.fused import FusedViews, Structures
 
 SIZE, SEEN, R = 12, 10, 2  # entities a side; those from SEEN on have no triple
@@ -148,19 +149,36 @@ def test_names_take_their_share_where_there_is_one(encoder: str, weight: float) 
     read = named()
     fused, plain = views.encode(read, ALL_LINKS), others.encode(read, ALL_LINKS)
     names = views.names.encode(read.of(views.names), ALL_LINKS).vectors
-    assert fused.shape[1] == plain.shape[1] + 64 == views.dim
+    assert fused.shape[1] == plain.shape[1] + 64 + 2 == views.dim
     has = plain.any(1), names.any(1)
     assert [*range(2 * SIZE)] != has[0].nonzero()[:, 0].tolist()
     assert not has[1][UNNAMED].any()
     torch.testing.assert_close(fused.norm(dim=1), (has[0] | has[1]).float())
-    # Of what is missing the rest has the whole weight.
-    torch.testing.assert_close(fused[UNNAMED, : plain.shape[1]], plain[UNNAMED])
+    # Without another vector the name has the whole weight.
     alone = has[1] & ~has[0]
     assert alone.any()
-    torch.testing.assert_close(fused[alone, plain.shape[1] :], names[alone])
-    both = has[0] & has[1]
-    expected = (1 - weight) * cosines(plain[both]) + weight * cosines(names[both])
-    torch.testing.assert_close(cosines(fused[both]), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(fused[alone, plain.shape[1] : -2], names[alone])
+    # The product of a left and a right entity is the weighted mean; a missing name is MISSING.
+    left, right = has[0][:SIZE].nonzero()[:, 0], SIZE + has[0][SIZE:].nonzero()[:, 0]
+    found = fused[left].double() @ fused[right].double().T
+    alike = (names[left].double() @ names[right].double().T) / (1 + MISSING**2)
+    both = has[1][left, None] & has[1][right]
+    assert not both.all()
+    expected = (1 - weight) * plain[left].double() @ plain[right].double().T
+    expected += weight * alike.where(both, MISSING)
+    assert (found - expected).abs()[both].max() < 1e-5
+    assert (found - expected).abs()[~both].max() < MISSING**3
+
+
+def test_an_entity_without_a_name_is_matched_by_the_rest_alone() -> None:
+    """Its candidates with a name and those without one are in the order of the other views."""
+    views, others = (make("reflection", f"names.weight={w}", "names.width=64") for w in (0.6, 0))
+    fused, plain = (x.encode(named(), ALL_LINKS).double() for x in (views, others))
+    left, right = UNNAMED[0], SIZE + plain[SIZE:].any(1).nonzero()[:, 0]
+    assert plain[left].any()
+    assert (right == UNNAMED[2]).any()
+    found, expected = (x[left] @ x[right].T for x in (fused, plain))
+    torch.testing.assert_close(found - found[0], 0.4 * (expected - expected[0]), atol=1e-5, rtol=0)
 
 
 def test_names_are_weighed_later_too() -> None:
@@ -170,6 +188,6 @@ def test_names_are_weighed_later_too() -> None:
     given = views.config.names
     views.weigh(replace(views.config, names=replace(given, weight=0.5, translation=0.0)))
     assert views.names is not None
-    assert views.encode(named(), ALL_LINKS).shape[1] == before.shape[1] + 64
+    assert views.encode(named(), ALL_LINKS).shape[1] == before.shape[1] + 64 + 2
     views.weigh(replace(views.config, names=replace(given, weight=0.0)))
     assert torch.equal(views.encode(named(), ALL_LINKS), before)

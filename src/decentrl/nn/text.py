@@ -21,8 +21,33 @@ RIDGE = 0.5
 """Penalty of the map between two languages."""
 MOST_LINKS = 5000
 """Links that the map is learned from, at most."""
+MISSING = 0.2
+"""Cosine of two names where one is missing: more than that of most wrong ones, less than right."""
 _COLUMNS = 128  # of a product that are made at once
 _ROWS = 2**14  # of random signs that are made at once
+
+
+def missing_names(named: Tensor, *, left: bool) -> tuple[Tensor, Tensor]:
+    r"""What makes a pair of names of which one is missing have the cosine MISSING = m, nearly.
+
+    Two more numbers stand behind a name's vector of length 1, times s = 1/√(1 + m²):
+    s · (0, m) on the left and s · (m, 0) on the right. Without a name they are (1, 0) on the left
+    and s · (m, 1) on the right. All have length 1; the product of a left and a right one is
+    s² · cosine if both have names, and s² · m or s · m otherwise.
+
+    Args:
+        named: bool[n].
+
+    Returns:
+        Factors of the vectors of names, [n], and the two numbers, [n, 2].
+    """
+    scale = (1 + MISSING**2) ** -0.5
+    there, gone = named.float(), 1 - named.float()
+    if left:
+        beside = torch.stack((gone, there * (MISSING * scale)), 1)
+    else:
+        beside = torch.stack((torch.full_like(there, MISSING * scale), gone * scale), 1)
+    return there * scale, beside
 
 
 def rarity(rows: TextRows, n_buckets: int) -> Tensor:

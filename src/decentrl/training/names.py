@@ -14,6 +14,7 @@ from decentrl.config import Config
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
 from decentrl.matching.sparse import top_pairs
+from decentrl.nn.text import missing_names
 from decentrl.training.unlinked import Unlinked
 
 WEIGHTS = tuple(x / 10 for x in range(9))
@@ -64,22 +65,35 @@ def best_name_weights(
     options = [(w, share) for w, share in product(weights, shares) if w or share == shares[0]]
     lengths = {share: ((1 - share) * direct + share * translated).norm(dim=1) for share in shares}
     known = others.square().sum(1)  # less than 1 where one of the other views has no vector
+    missing = {share: _missing(lengths[share] > 0, known > 0, unlinked) for share in shares}
     likelihood = [0.0] * len(options)
     for ends, there, truths, (own, theirs) in _asked(names, unlinked, valid):
         other = others[ends] @ others[there].t()
         plain, mapped = direct[ends] @ direct[there].t(), own[ends] @ theirs[there].t()
         places = torch.arange(len(ends), device=other.device)
         for i, (weight, share) in enumerate(options):
-            length = lengths[share].clamp(min=1e-12)
-            # As FusedViews does it: of a view without a vector the others have the weight.
-            whole = (weight * (lengths[share] > 0) + (1 - weight) * known).sqrt().clamp(min=1e-12)
+            # As FusedViews does it.
+            length, (factors, beside) = lengths[share].clamp(min=1e-12), missing[share]
+            some = (factors > 0) | beside.any(1)
+            whole = (weight * some + (1 - weight) * known).sqrt().clamp(min=1e-12)
             scores = ((1 - share) * plain).add_(mapped, alpha=share)
-            scores.div_(length[ends, None]).div_(length[there])
+            scores.mul_((factors / length)[ends, None]).mul_((factors / length)[there])
+            scores.addmm_(beside[ends], beside[there].t())
             scores.mul_(weight).add_(other, alpha=1 - weight)
             scores.div_(whole[ends, None] * temperature).div_(whole[there])
             likelihood[i] += scores.log_softmax(1)[places, truths].double().sum().item()
     weight, share = options[likelihood.index(max(likelihood))]
     return replace(config, names=replace(settings, weight=weight, translation=share))
+
+
+def _missing(named: Tensor, known: Tensor, unlinked: Unlinked) -> tuple[Tensor, Tensor]:
+    """:func:`missing_names` of all entities that another view knows; others are as they are."""
+    factors, beside = named.float(), torch.zeros(len(named), 2, device=named.device)
+    for side, left in ((unlinked.left, True), (unlinked.right, False)):
+        ids = torch.from_numpy(side).to(named.device)
+        ids = ids[known[ids]]
+        factors[ids], beside[ids] = missing_names(named[ids], left=left)
+    return factors, beside
 
 
 def doubted_names(config: Config, names: Tensor, unlinked: Unlinked, sure: Ids) -> Config:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decentrl.config import Config
 from decentrl.graph.merged import MergedGraph
+from decentrl.nn.text import missing_names
 from decentrl.views.base import Attention, Rows, View, load_weights
 from decentrl.views.part import Part
 from decentrl.views.propagation import SeedView
@@ -64,15 +65,19 @@ class FusedViews:
     @property
     def dim(self) -> int:
         """Width of a vector."""
-        return sum(view.dim for view, _ in self.parts)
+        return sum(self._width(view) for view, _ in self.parts)
+
+    def _width(self, view: View) -> int:
+        """Columns of a view; two more for names beside others, see :func:`missing_names`."""
+        return view.dim + 2 * (view is self.names and len(self.parts) > 1)
 
     @property
     def spans(self) -> dict[str, slice]:
         """Which columns of a vector each view has, by what explanations call it."""
         found, start = {}, 0
         for view, _ in self.parts:
-            found[view.called] = slice(start, start + view.dim)
-            start += view.dim
+            found[view.called] = slice(start, start + self._width(view))
+            start += self._width(view)
         return found
 
     @property
@@ -89,11 +94,28 @@ class FusedViews:
             view.encode(structures.of(view), links, place)
             if weight != 1:
                 place.mul_(weight**0.5)
-            start += view.dim
-        if self.names is not None:  # without a name, the other views have all the weight
-            for block in torch.split(vectors, 2**14):
-                block.div_(block.norm(dim=1, keepdim=True).clamp(min=1e-12))
+            start += self._width(view)
+        if self.names is not None:
+            n_left = structures.graph.n_left
+            for side, is_left in ((vectors[:n_left], True), (vectors[n_left:], False)):
+                for block in torch.split(side, 2**14):
+                    self._complete(block, left=is_left)
         return vectors
+
+    def _complete(self, vectors: Tensor, *, left: bool) -> None:
+        """Add what a missing name counts as, and make all lengths 1, in place.
+
+        An entity with a name and nothing else has its name's vector.
+        """
+        names, weight = self.parts[-1]
+        if len(self.parts) > 1:
+            start = vectors.shape[1] - self._width(names)
+            others, own, beside = vectors.tensor_split((start, start + names.dim), 1)
+            known = others.any(1)
+            factors, numbers = missing_names(own.any(1), left=left)
+            own.mul_(factors.where(known, 1.0)[:, None])
+            torch.mul(numbers, (known * weight**0.5)[:, None], out=beside)
+        vectors.div_(vectors.norm(dim=1, keepdim=True).clamp(min=1e-12))
 
     def memory(self, structures: Structures, links: Tensor) -> Rows:
         """What newcomers will read of all entities; no vectors."""
@@ -113,7 +135,10 @@ class FusedViews:
         ]
         memory = {name: rows for one in made for name, rows in one.memory.items()}
         vectors = torch.cat(scaled, 1)
-        return Rows(vectors if self.names is None else F.normalize(vectors, dim=1), memory)
+        if self.names is not None:
+            vectors = F.pad(vectors, (0, self.dim - vectors.shape[1]))
+            self._complete(vectors, left=part.side != "right")
+        return Rows(vectors, memory)
 
     def attentions(self, part: Part) -> list[Attention]:
         """Which neighbours new vectors are made of, each view with its weight."""
