@@ -115,7 +115,7 @@ class AlignmentState(Learned):
         views = FusedViews(self.config, 1, len(seen_relations))
         views.load(self.weights, with_entities=False)
         if views.encoder is not None:
-            views.encoder.to(self.device)
+            views.encoder.to(self.device).eval()
         parts = [view for view, _ in views.parts]
         return Newcomers(
             views,
