@@ -131,8 +131,20 @@ def check_ids(name: str, array: Any, sizes: Any) -> None:
     """A :class:`ValueError` unless column j of int64[n, k] holds ids below ``sizes[j]``."""
     if array.dtype != np.int64 or array.shape[1:] != (len(sizes),):
         raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not so many columns of ids")
-    if len(array) and ((array.min(0) < 0) | (array.max(0) >= np.array(sizes))).any():
+    if not len(array):
+        return
+    low, high = _over_rows(np.minimum, array), _over_rows(np.maximum, array)
+    if ((low < 0) | (high >= np.array(sizes))).any():
         raise ValueError(f"{name} has an id that is none")
+
+
+def _over_rows(smaller: np.ufunc, array: Any) -> Any:
+    """The least or largest number of each of a few columns; long rows are several times as fast."""
+    columns, whole = array.shape[1], len(array) - len(array) % 256
+    if whole:
+        wide = smaller.reduce(array[:whole].reshape(-1, 256 * columns), axis=0)
+        array = np.concatenate((wide.reshape(256, columns), array[whole:]))
+    return smaller.reduce(array, axis=0)
 
 
 def check_rows(
