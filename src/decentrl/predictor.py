@@ -29,9 +29,9 @@ from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
-from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.model import make_scorer
 from decentrl.training.loop import Row, train
-from decentrl.training.prediction import PredictionObjective
+from decentrl.training.prediction import Validation
 from decentrl.training.progress import progress_bar
 
 TripleSource = Ids | Source
@@ -114,12 +114,12 @@ class Predictor(GrowingModel[PredictionState]):
             progress_bar(training.epochs, progress=progress, on_epoch=on_epoch) as shown,
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
-            objective = self._objective(task, start)
+            objective, validate = self._objective(task, start)
             history = train(
                 objective,
                 training,
                 self.config.seed,
-                validate=objective.validate,
+                validate=validate,
                 run=None if run is None else Path(run),
                 resume=resume,
                 on_epoch=shown,
@@ -129,16 +129,17 @@ class Predictor(GrowingModel[PredictionState]):
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _objective(self, task: GraphTask, start: Self | None) -> PredictionObjective:
-        """A model to be trained, with what it is trained on."""
+    def _objective(self, task: GraphTask, start: Self | None) -> tuple[Any, Validation]:
+        """What is to be trained, with what it is trained on, and its validation."""
         config, splits = self.config, splits_of(task)
         torch.manual_seed(config.seed)
-        model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
+        model = make_scorer(splits.n_entities, splits.n_relations, config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
         view = view_of(model, splits.train, task, self.device)
-        valid, n_relations = splits.known_valid, splits.n_relations
-        return PredictionObjective(model, splits.train, view, valid, n_relations)
+        valid = splits.known_valid
+        validation = Validation(model, view, splits.train, valid, splits.n_relations)
+        return model.objective(splits.train, view, valid), validation
 
     @property
     def _splits(self) -> Splits:
@@ -151,9 +152,10 @@ class Predictor(GrowingModel[PredictionState]):
 
         def make() -> Completion:
             splits, model = self._splits, self.learned.model
-            if model.table is not None and len(model.table) < splits.n_entities:
+            if model.n_entities < splits.n_entities:
                 model = self.learned.grown(self.growing).model
-            return Completion(model, self.vectors(), splits, self.learned.confidence)
+            ground = model.ground(splits, self.vectors(), self.device)
+            return Completion(model, ground, splits, self.learned.confidence)
 
         return self._once("completion", make)
 

@@ -81,10 +81,7 @@ def test_every_preset_survives_its_file(name: str) -> None:
 @pytest.mark.parametrize("job", [Config, PredictionConfig])
 def test_a_preset_names_only_what_differs_from_the_defaults(job: type[Settings]) -> None:
     for name in preset_names(job.folder):
-        chosen = job.from_preset(name)
-        names = {
-            section: getattr(getattr(chosen, section), key) for section, key in job.choices.items()
-        }
+        names = job.choice_names(read_preset(name, job.folder))
         for section, settings in read_preset(name, job.folder).items():
             kind = job.chosen(names)[section]
             assert kind is not None

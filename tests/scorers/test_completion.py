@@ -71,7 +71,7 @@ def test_who_has_no_vector_is_ranked_last(decoder: str) -> None:
     scores = asked.scores(entities, kinds)
     assert (scores[:, 7] == scores.amin(1)).all()
     told = scores[:, :7]
-    torch.testing.assert_close(told, asked.model.score_all(asked.vectors, entities, kinds)[:, :7])
+    torch.testing.assert_close(told, asked.model.scores(asked.ground, entities, kinds)[:, :7])
     assert (told.amax(1) > scores[:, 7])[entities != 7].all()
 
 
@@ -127,7 +127,7 @@ def test_a_relation_to_an_answer_is_told_by_the_table_that_answers() -> None:
     assert nothing == []
     for answer in found:
         kind = torch.tensor([answer.id])
-        scores = asked.model.score_all(asked.vectors, torch.tensor([0]), kind)
+        scores = asked.model.scores(asked.ground, torch.tensor([0]), kind)
         assert answer.score == pytest.approx(scores[0, 1].item(), rel=1e-5)
 
 
@@ -137,14 +137,14 @@ def test_what_was_learned_by_distances_is_told_by_distances(decoder: str) -> Non
         made(f"decoder.name={decoder}", f"loss.root={root}") for root in ("false", "true")
     )
     entities, kinds = (torch.from_numpy(part) for part in every_question())
-    model, x = distances.model, distances.vectors
-    found = model.score_all(x, entities, kinds)
+    model, x = distances.model, distances.ground
+    found = model.scores(x, entities, kinds)
     scale = model.log_scale.exp()
     with torch.no_grad():
         places = model.decoder.query(x[entities], kinds) / 2
         expected = -torch.cdist(places, x) * scale.sqrt()
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-3)
-    before = squares.model.score_all(x, entities, kinds)
+    before = squares.model.scores(x, entities, kinds)
     apart = before.diff(dim=1).abs() > 1e-4
     assert torch.equal(before.diff(dim=1).sign()[apart], found.diff(dim=1).sign()[apart])
 
