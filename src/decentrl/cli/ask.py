@@ -36,6 +36,7 @@ from decentrl.cli.options import (
 )
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, relation_table
+from decentrl.config import must_have_vectors
 from decentrl.data.called import NAME, called
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
@@ -382,6 +383,7 @@ def export(
             remedy=f"use {', '.join(FORMATS)}, or --format npy | parquet | word2vec",
         )
     with load_model(opened, "cpu") as model:
+        must_have_vectors(model.config)
         parts = [
             Part(graph.entities, graph.vectors, name or None)
             for name, graph in model.growing.sides.items()

@@ -35,10 +35,12 @@ class PredictionTraining(WatchedSteps):
 class PathsTraining(WatchedSteps):
     epochs: int = setting(20, "stretches of training between two checkpoints", at_least=0)
     steps: int = setting(
-        50, "steps an epoch; 0 asks about every training triple once, in both directions", at_least=0
+        50,
+        "steps an epoch; 0 asks about every training triple once, in both directions",
+        at_least=0,
     )
     batch: int = setting(32, "questions a step", at_least=1, at_most=2**16)
-    optimizer: Literal["adamw"] = "adamw"
+    optimizer: Literal["adam", "adamw", "rmsprop", "adagrad"] = "adamw"
     learning_rate: float = 0.003
     validate_every: int = 5
     patience: int = 0
@@ -73,7 +75,7 @@ class PathsSettings(ScorerSettings):
         **ScorerSettings.sections, "training": PathsTraining,
     }  # fmt: skip
 
-    width: int = setting(32, "width of an entity's state", at_least=1, at_most=2**10)
+    dim: int = setting(32, "width of an entity's state", at_least=1, at_most=2**10)
     layers: int = setting(4, "number of layers: how long a path can be", at_least=1, at_most=64)
     hide: Literal["auto", "pair", "triple"] = setting(
         "auto",

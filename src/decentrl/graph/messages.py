@@ -104,7 +104,8 @@ class Messages:
     def keep(self, kept: Tensor) -> Messages:
         """The same rows with some edges alone, bool[n_edges]."""
         chosen = kept.nonzero()[:, 0]
-        return Messages.of_edges(*(x[chosen] for x in self.edges), self.sizes, self.back)
+        rows, relations, columns = (x[chosen] for x in self.edges)
+        return Messages.of_edges(rows, relations, columns, self.sizes, self.back)
 
     def blocks(self, most: int) -> Iterator[tuple[slice, slice]]:
         """Rows and their groups, at most so many groups at a time, or those of a single row."""

@@ -22,8 +22,8 @@ from decentrl.growth.learned import SIDE, Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import cuda_devices
-from decentrl.scorers.completion import Completion
 from decentrl.scorers.base import Scorer
+from decentrl.scorers.completion import Completion
 from decentrl.scorers.model import make_scorer
 from decentrl.storage.bundle import Bundle
 from decentrl.views.part import Mask

@@ -49,7 +49,7 @@ class PathLayer(nn.Module):
         a = a.index_put(begin[:2], begin[2], accumulate=True)
         share = (3.0 / (graph.degrees() + 1)).to(x.dtype)[:, None, None]
         # The same as W on all three side by side, without putting them side by side.
-        own, sums, means = self.update.weight.split(width, 1)
+        own, sums, means = torch.split(self.update.weight, width, dim=1)
         both = F.linear(a, torch.cat((sums / 10, means)))
         total = F.linear(x, own, self.update.bias) + both[..., :width]
         total = torch.addcmul(total, both[..., width:], share)
@@ -80,14 +80,15 @@ class PathNetwork(nn.Module):
         places = heads, torch.arange(b, device=heads.device)
         x = q.new_zeros(graph.groups.n_rows, b, width).index_put(places, q)
         for layer in self.layers:
+            assert isinstance(layer, PathLayer)
             x = layer(x, layer.weights(q), (*places, q), graph)
         return self.scores(x, q)
 
     def scores(self, x: Tensor, q: Tensor) -> Tensor:
         """States [n, b, width] and questions [b, width] → [b, n]; always in single precision."""
-        state, question = self.read.weight.split(q.shape[1], 1)
+        state, question = torch.split(self.read.weight, q.shape[1], dim=1)
         hidden = F.linear(x, state) + F.linear(q, question, self.read.bias)
         # In half precision scores of different answers would be the same.
         with torch.autocast(x.device.type, enabled=False):
-            scores: Tensor = F.linear(F.relu(hidden).float(), self.score.weight.float())
+            scores: Tensor = self.score(F.relu(hidden).to(self.score.weight.dtype))
         return scores[..., 0].t()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,11 @@ class Scorer(nn.Module, ABC):
     memories: Mapping[str, int] = MappingProxyType({})
     reach: int = 0
     without_rows: tuple[str, ...] = ()
-    distillation: ClassVar[Any] = None
 
     def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
         super().__init__()
         self.n_entities, self.n_relations, self.config = n_entities, n_relations, config
+        self.distillation: Any = None
 
     @property
     def device(self) -> torch.device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,6 @@ from decentrl.graph.adjacency import Adjacency, Ids
 from decentrl.graph.queries import Queries
 from decentrl.nn.aggregate import gather, take
 from decentrl.nn.all_answers import answer_loss, products
-
-if TYPE_CHECKING:
-    from decentrl.scorers.model import PredictionModel
 
 STEPS = 10
 """An epoch has at least so many steps (if there are so many questions), or smaller batches."""
@@ -49,13 +46,14 @@ class DecoderObjective:
     when a question is asked in earnest.
 
     Args:
+        model: a :class:`~decentrl.scorers.model.PredictionModel`.
         triples: int64[n, 3].
         view: what the encoder reads of them.
     """
 
     def __init__(
         self,
-        model: PredictionModel,
+        model: Any,
         triples: Ids,
         view: Any,
         n_relations: int,
@@ -134,7 +132,8 @@ class DecoderObjective:
     def _encoded(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         """What the encoder makes of the neighbours, for this step or for some steps ahead."""
         if self.config.model.reuse == 1:
-            return self.model.encode(self.view, self._kept(batch, rng))
+            g: Tensor = self.model.encode(self.view, self._kept(batch, rng))
+            return g
         if not self._encodings:
             steps = self._ahead or [batch]
             made = self.model.encode(self.view, self._kept(np.concatenate(steps), rng))
@@ -177,7 +176,8 @@ class DecoderObjective:
             of_entities = decoder.moduli(torch.cat((asked, tails))).pow(3).sum()
         cubes = decoder.relation_moduli().pow(3).sum(1)
         of_relations = take(cubes, step.relations[step.rows]).sum()
-        return (of_entities + of_relations) / len(step.answers)
+        total: Tensor = of_entities + of_relations
+        return total / len(step.answers)
 
     def _distilled(self, g: Tensor, step: _Step) -> Tensor:
         model = self.model

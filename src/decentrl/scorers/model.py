@@ -36,8 +36,6 @@ class PredictionModel(Scorer):
     so that a new entity can be one, or by a table of their own (``model.output="table"``).
     """
 
-    distillation: Any
-
     def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
         super().__init__(n_entities, n_relations, config)
         model, distillation = config.model, config.distillation

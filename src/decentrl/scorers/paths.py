@@ -30,7 +30,7 @@ class PathScorer(Scorer):
     def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
         super().__init__(n_entities, n_relations, config)
         model = config.model
-        self.network = PathNetwork(model.width, model.layers, 2 * n_relations)
+        self.network = PathNetwork(model.dim, model.layers, 2 * n_relations)
 
     def read(self, triples: Ids, trained_on: Ids, device: torch.device) -> Messages:
         return Messages.of_triples(triples, self.n_entities, self.n_relations, device)
@@ -52,7 +52,8 @@ class PathScorer(Scorer):
     @torch.no_grad()
     def scores(self, ground: Messages, entities: Tensor, relations: Tensor) -> Tensor:
         with eval_mode(self):
-            blocks = zip(*(x.split(self._block(ground)) for x in (entities, relations)), strict=True)
+            size = self._block(ground)
+            blocks = zip(torch.split(entities, size), torch.split(relations, size), strict=True)
             made = [self.network(ground, *block) for block in blocks]
         return torch.cat(made) if made else torch.zeros(0, ground.groups.n_rows)
 
@@ -62,13 +63,14 @@ class PathScorer(Scorer):
         n, found = self.n_relations, heads.new_zeros(len(heads), self.n_relations).float()
         every = torch.arange(n, device=heads.device)
         for i, (head, tail) in enumerate(zip(heads, tails, strict=True)):
-            for block in every.split(self._block(ground)):
+            for block in torch.split(every, self._block(ground)):
                 scores = self.scores(ground, head.expand(len(block)), block)
                 found[i, block] = scores[:, tail] - scores.logsumexp(1)
         return found
 
     def _block(self, ground: Messages) -> int:
-        return max(1, CELLS // max(1, ground.groups.n_rows * self.config.model.width))
+        numbers: int = ground.groups.n_rows * self.config.model.dim
+        return max(1, CELLS // max(1, numbers))
 
 
 class PathObjective:

@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,7 @@ def _one_epoch(
     batches = objective.batches(rng)
     for place, batch in enumerate(batches):
         if config.schedule == "steps":
+            assert isinstance(batches, Sized)
             _set_rate(optimizer, config, (epoch - 1) * len(batches) + place, len(batches))
         loss = objective.loss(batch, rng)
         loss.backward()  # type: ignore[no-untyped-call]
