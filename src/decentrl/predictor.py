@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 
@@ -21,11 +22,14 @@ from decentrl.data.registry import as_graph_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
-from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.filtered import draw_wrong, rank_answers
 from decentrl.evaluation.groups import frequency_scores, metrics_by_group
 from decentrl.evaluation.metrics import ANSWERS, summary
 from decentrl.graph.splits import Splits
+from decentrl.growth.answer_tables import SCORES, TRIPLE, best_answers, completed
+from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
+from decentrl.growth.path_explanation import PathReason, in_words
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
 from decentrl.scorers.completion import Answer, Completion
@@ -36,8 +40,8 @@ from decentrl.training.progress import progress_bar
 
 TripleSource = Ids | Source
 """Triples in ids, int64[n, 3], or in labels, also a file of them."""
-TRIPLE = [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]
-SCORES = [("score", pa.float32()), ("probability", pa.float32())]
+ELSEWHERE, WRONG = "another graph", 50
+"""What results call tests on another graph, and among how many wrong answers they are ranked."""
 
 
 class Predictor(GrowingModel[PredictionState]):
@@ -57,6 +61,7 @@ class Predictor(GrowingModel[PredictionState]):
     kind = "predictor"
     learned_type = PredictionState
     unit_vectors = False
+    _trained_on: frozenset[str] | None = None  # entities of training, if it was another graph
 
     @classmethod
     def from_preset(
@@ -159,6 +164,24 @@ class Predictor(GrowingModel[PredictionState]):
 
         return self._once("completion", make)
 
+    def on(self, source: GraphTask | KnowledgeGraph | Source, test: Source | None = None) -> Self:
+        """The same model, to be asked about another graph with the same relations.
+
+        Args:
+            source: its triples, a ready task, or a dataset (of two graphs the new one).
+            test: triples of it to test on.
+        Returns:
+            a predictor of its own, which may be asked, evaluated and grown.
+        """
+        task = as_graph_task(source, 0.0, 0.0 if test is None else test)
+        if task.elsewhere is not None:
+            task = task.elsewhere
+        other = type(self)(self.config, self.device)
+        other._swap(self.learned.over(task))
+        trained = self.task.graph.entities.take(np.flatnonzero(self._splits.seen))
+        other._trained_on = self._trained_on or frozenset(trained)
+        return other
+
     # Answering
 
     def predict(
@@ -209,7 +232,7 @@ class Predictor(GrowingModel[PredictionState]):
                 answers = self._answers([queries[i] for i in chosen], top, known)
                 found.update(zip(chosen, answers, strict=True))
         rows = [
-            self._completed(query, answer) | {"rank": place}
+            completed(graph, query, answer) | {"rank": place}
             for i, query in enumerate(queries)
             for place, answer in enumerate(found[i], 1)
         ]
@@ -229,20 +252,63 @@ class Predictor(GrowingModel[PredictionState]):
         kinds = graph.relations.ids(relations) + inverse
         return self._completion.entities(given, kinds, every, top, known)
 
-    def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:
-        """The triple with the answer in its place, and what is said of the answer."""
-        graph = self.task.graph
-        labels = graph.relations if query[1] is None else graph.entities
-        found = None if answer is None else labels[answer.id]
-        parts = (found if part is None else part for part in query)
-        triple = dict(zip(("head", "relation", "tail"), parts, strict=True))
-        return triple if answer is None else triple | answer._asdict()
+    @overload
+    def explain(
+        self, entity: str, *, side: str | None = None, moved: int = 5, language: str = ""
+    ) -> list[Reason]: ...
+
+    @overload
+    def explain(
+        self, *, head: str, relation: str, tail: str, top: int = 5, language: str = ""
+    ) -> list[PathReason]: ...
+
+    def explain(
+        self,
+        entity: str | None = None,
+        *,
+        head: str = "",
+        relation: str = "",
+        tail: str = "",
+        top: int = 5,
+        side: str | None = None,
+        moved: int = 5,
+        language: str = "",
+    ) -> list[Reason] | list[PathReason]:
+        """Which neighbours an entity's vector is made of, or which paths lead to an answer.
+
+        Args:
+            entity: of a predictor whose answers are made of vectors; see
+                :meth:`GrowingModel.explain` for ``side`` and ``moved``.
+            head, relation, tail: a triple: why its tail answers (head, relation, ?). If the graph
+                holds the triple, it is left out.
+            top: how many paths, the one that gives most to the score first.
+        """
+        if entity is not None:
+            return super().explain(entity, side=side, moved=moved, language=language)
+        graph, completion = self.task.graph, self._completion
+        question = identified(graph, (head, relation, tail))
+        (h, t), (r,) = (graph.entities.ids([question[0] or "", question[2] or ""]),
+                        graph.relations.ids([relation]))  # fmt: skip
+        found = completion.model.reasons(completion.ground, int(h), int(r), int(t), top)
+        if found is None:
+            raise ConfigError(
+                f"{self.config.model.encoder} answers by vectors, not by paths; explain an entity, "
+                "or train with the preset paths"
+            )
+        return in_words(graph, found, language)
 
     # How good it is
 
-    def evaluate(self, triples: TripleSource | None = None) -> Evaluation:
+    def evaluate(
+        self, triples: TripleSource | None = None, *, among: str = "all", negatives: int = 0
+    ) -> Evaluation:
         """Filtered, tie-aware metrics of the test triples, or of others.
 
+        Args:
+            among: rank answers among ``all`` entities, or only those that training has seen
+                (``known``) or not (``new``); questions with other answers are left out.
+            negatives: rank each answer among so many wrong ones, drawn once with a fixed seed;
+                0 means all.
         Returns:
             a table with the rows of ``results.json`` (``group`` names what a row is about: all, a
             direction, a category of relations, a cell of the open world, a relation); ``ranks``
@@ -252,13 +318,41 @@ class Predictor(GrowingModel[PredictionState]):
         if not len(test):
             raise InputError("there are no test triples", remedy="hold some out, or give some")
         asked, known = splits.queries(test), splits.true(test)
+        candidates = self._among(among)
+        asked = asked.with_answers(candidates)
+        if not len(asked):
+            raise InputError(f"no test question has an answer that is {among}",
+                             remedy="rank among all entities")  # fmt: skip
+        which = dict[str, Any](among=torch.from_numpy(candidates))
+        if negatives:
+            which = {"drawn": draw_wrong(asked, known, np.flatnonzero(candidates), negatives)}
         score = self._completion.scores
-        ranks = rank_answers(score, asked, known, splits.n_entities, device=self.device)
+        ranks = rank_answers(score, asked, known, splits.n_entities, device=self.device, **which)
         rows = metrics_by_group(asked, ranks, splits.known, self.task.new_entities)
         for row in rows:
             if row["group"] == "relation":
                 row["name"] = self.task.graph.relations[row["name"]]
         return Evaluation(rows, (asked, ranks))
+
+    def evaluate_elsewhere(self) -> list[dict[str, Any]]:
+        """Metrics of the other graph that a dataset brings: among all of it, and 50 wrong ones."""
+        if self.task.elsewhere is None:
+            return []
+        other, rows = self.on(self.task.elsewhere), []
+        for name, negatives in (("among all", 0), (f"among {WRONG} wrong ones", WRONG)):
+            first = other.evaluate(negatives=negatives).rows[0]
+            rows.append({**first, "group": ELSEWHERE, "name": name})
+        return rows
+
+    def _among(self, among: str) -> npt.NDArray[np.bool_]:
+        """The entities that answers are ranked among: bool[n]."""
+        entities, known = self.task.graph.entities, self._splits.seen
+        if self._trained_on is not None:
+            known = np.array([label in self._trained_on for label in entities], bool)
+        masks = {"all": np.ones(len(entities), bool), "known": known, "new": ~known}
+        if among not in masks:
+            raise ConfigError(f"no among {among!r}; there are: {', '.join(masks)}")
+        return masks[among]
 
     def frequency(self, triples: TripleSource | None = None) -> dict[str, float]:
         """The same metrics of answering by how often an entity answers a relation in training."""
@@ -295,28 +389,7 @@ class Predictor(GrowingModel[PredictionState]):
         asked, known = splits.queries(splits.test), splits.queries(splits.now, splits.valid)
         found = self._completion.entities(asked.entities, asked.relations, known, 1)
         unanswered = None if self.learned.confidence is None else 0.0
-        rows = []
-        for i, answers in enumerate(found):
-            right = asked.answers[asked.indptr[i] : asked.indptr[i + 1]]
-            backwards, relation = divmod(int(asked.relations[i]), splits.n_relations)
-            given, kind = graph.entities[int(asked.entities[i])], graph.relations[relation]
-            query = (None, kind, given) if backwards else (given, kind, None)
-            best = answers[0] if answers else None
-            rows.append(
-                {"probability": unanswered}
-                | self._completed(query, best)
-                | {
-                    "asked": "head" if backwards else "tail",
-                    "correct": best is not None and best.id in right,
-                    "truth": graph.entities.take(right),
-                    "truth_name": graph.names.shown(right),
-                }
-            )
-        truth = [("correct", pa.bool_()), ("truth", pa.list_(pa.string()))]
-        truth += [("truth_name", pa.list_(pa.string()))] * bool(graph.names)
-        schema = pa.schema([*TRIPLE, ("asked", pa.string()), *SCORES, *truth])
-        table = ResultTable.from_rows(rows, schema).to_arrow()
-        return ResultTable(add_names(table, {"head": graph, "tail": graph}))
+        return ResultTable(best_answers(graph, asked, found, unanswered))
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""

@@ -56,6 +56,7 @@ class ScorerSettings(EncoderSettings):
 
     Attributes:
         vectors: whether it makes vectors of entities.
+        any_graph: whether it can be asked about other graphs with the same relations.
         validated: triples looked at in a validation while training: a sample is enough.
     """
 
@@ -63,6 +64,7 @@ class ScorerSettings(EncoderSettings):
         "decoder": None, "distillation": None, "loss": None,
     }  # fmt: skip
     vectors: ClassVar[bool] = False
+    any_graph: ClassVar[bool] = False
     validated: ClassVar[int] = 500
 
 
@@ -71,6 +73,7 @@ class PathsSettings(ScorerSettings):
     """Question-conditioned propagation: answers are read off the paths that lead to them."""
 
     encoder: ClassVar[str] = "paths"
+    any_graph: ClassVar[bool] = True
     sections: ClassVar[dict[str, type | None]] = {
         **ScorerSettings.sections, "training": PathsTraining,
     }  # fmt: skip

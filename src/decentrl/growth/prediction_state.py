@@ -35,11 +35,13 @@ class PredictionState(Learned):
 
     Attributes:
         model: what was trained to answer questions.
+        taught: its training triples, if ``task`` is of another graph.
     """
 
     config: PredictionConfig
     task: GraphTask
     model: Scorer
+    taught: Ids | None = None
 
     @classmethod
     def from_model(
@@ -122,6 +124,22 @@ class PredictionState(Learned):
         model = _new_model(self.config, task, self.device)
         model.load_state_dict(self.weights_for(model))
         return replace(self, task=task, model=model)
+
+    # Another graph
+
+    def over(self, task: GraphTask) -> Self:
+        """The same model, to be asked about another graph with the same relations."""
+        if not getattr(self.config.model, "any_graph", False):
+            raise ConfigError(
+                f"{self.config.model.encoder} knows the entities of its own graph alone; "
+                "train with the preset paths to ask about other graphs"
+            )
+        task = task.with_relations(self.task.graph.relations)
+        taught = self.task.graph.triples if self.taught is None else self.taught
+        model = _new_model(self.config, task, self.device)
+        model.load_state_dict(self.model.state_dict())
+        vectors = {SIDE: torch.zeros(len(task.graph.entities), 0, device=self.device)}
+        return replace(self, task=task, model=model, taught=taught, vectors=vectors)
 
     # To train again
 

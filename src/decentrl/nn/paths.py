@@ -40,14 +40,17 @@ class PathLayer(nn.Module):
         w: Tensor = self.relations(q).view(b, -1, width)
         return w.transpose(0, 1).reshape(-1, b * width)
 
-    def forward(
+    def sums(
         self, x: Tensor, w: Tensor, begin: tuple[Tensor, Tensor, Tensor], graph: Messages
     ) -> Tensor:
-        """States [n, b, width] → [n, b, width]; ``begin`` is where x⁰ is not 0, and what it is."""
+        """a of states [n, b, width]; ``begin`` is where x⁰ is not 0, and what it is there."""
         n, b, width = x.shape
-        a = relation_sum(x.reshape(n, b * width), w, graph).view(n, b, width)
-        a = a.index_put(begin[:2], begin[2], accumulate=True)
-        share = (3.0 / (graph.degrees() + 1)).to(x.dtype)[:, None, None]
+        found = relation_sum(x.to(w.dtype).reshape(n, b * width), w, graph).view(n, b, width)
+        return found.index_put(begin[:2], begin[2].to(found.dtype), accumulate=True)
+
+    def forward(self, x: Tensor, a: Tensor, share: Tensor) -> Tensor:
+        """States, sums [n, b, width] each and 3 / (deg + 1) → the states of the next layer."""
+        width = x.shape[2]
         # The same as W on all three side by side, without putting them side by side.
         own, sums, means = torch.split(self.update.weight, width, dim=1)
         both = F.linear(a, torch.cat((sums / 10, means)))
@@ -75,14 +78,47 @@ class PathNetwork(nn.Module):
 
     def forward(self, graph: Messages, heads: Tensor, relations: Tensor) -> Tensor:
         """Scores of questions, int64[b] each: [b, n]."""
+        return self._run(graph, heads, relations, [])
+
+    def _run(
+        self,
+        graph: Messages,
+        heads: Tensor,
+        relations: Tensor,
+        read: list[tuple[Tensor, Tensor, Tensor]],
+    ) -> Tensor:
+        """:meth:`forward`; what each layer reads and sums up is added to a list: x, w and a."""
         q = self.questions(relations)
         b, width = q.shape
         places = heads, torch.arange(b, device=heads.device)
+        share = (3.0 / (graph.degrees() + 1)).to(q.dtype)[:, None, None]
         x = q.new_zeros(graph.groups.n_rows, b, width).index_put(places, q)
         for layer in self.layers:
             assert isinstance(layer, PathLayer)
-            x = layer(x, layer.weights(q), (*places, q), graph)
+            w = layer.weights(q)
+            a = layer.sums(x, w, (*places, q), graph)
+            read.append((x, w, a))
+            x = layer(x, a, share)
         return self.scores(x, q)
+
+    @torch.enable_grad()
+    def slopes(
+        self, graph: Messages, head: Tensor, relation: Tensor, answer: int
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """What one question reads in each layer, and how the answer's score depends on it.
+
+        Returns:
+            of each layer the states x [n, width], the weights w [n_relations, width] and the
+            slope of the score by the sums [n, width]: an edge v ←(ρ)– u counts for
+            x[u] ⊙ w[ρ] · slope[v].
+        """
+        read: list[tuple[Tensor, Tensor, Tensor]] = []
+        score = self._run(graph, head, relation, read)[0, answer]
+        slopes = torch.autograd.grad(score, [a for _, _, a in read])
+        return [
+            (x[:, 0].detach(), w.detach(), slope[:, 0])
+            for (x, w, _), slope in zip(read, slopes, strict=True)
+        ]
 
     def scores(self, x: Tensor, q: Tensor) -> Tensor:
         """States [n, b, width] and questions [b, width] → [b, n]; always in single precision."""

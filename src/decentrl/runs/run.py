@@ -55,6 +55,7 @@ class Job:
     tested: Callable[[Any], Any]  # the table of answers to the test
     answers: Callable[[Any], Any] | None  # the table in that file, if it is another one
     found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
+    elsewhere: Callable[[Any], list[Any]] = lambda _: []  # results of another graph
 
 
 def _started(aligner: Any) -> dict[str, Any]:
@@ -83,6 +84,7 @@ JOBS = {
         tested=lambda predictor: predictor.test_predictions(),
         answers=None,
         found=lambda predictor, tested: {"frequency": predictor.frequency() if tested else {}},
+        elsewhere=lambda predictor: predictor.evaluate_elsewhere(),
     ),
 }
 
@@ -124,6 +126,7 @@ def make_run(
                 on_trained()
             started = time.perf_counter()
             rows = model.evaluate().rows if len(task.test) else []
+            rows += job.elsewhere(model)
         answers = (job.answers or job.tested)(model)
         with whole_files(folder / job.file) as (part,):
             pq.write_table(answers.to_arrow(), part)

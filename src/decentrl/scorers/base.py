@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.splits import Splits
+from decentrl.scorers.reasons import Path
 from decentrl.views.base import Attention, Objective, Rows, load_weights
 from decentrl.views.part import Part
 
@@ -82,6 +83,12 @@ class Scorer(nn.Module, ABC):
     @abstractmethod
     def unknown(self, ground: Any, splits: Splits) -> tuple[Tensor, Tensor]:
         """Entities that nothing can be asked about, and those that are no answer: bool[n] each."""
+
+    def reasons(
+        self, ground: Any, entity: int, relation: int, answer: int, top: int
+    ) -> list[Path] | None:
+        """The paths that made an answer likely, the best first; None if it reads no paths."""
+        return None
 
     # Vectors of entities, and those of newcomers; a scorer without vectors needs none of these
 

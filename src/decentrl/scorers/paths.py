@@ -15,6 +15,7 @@ from decentrl.graph.splits import Splits
 from decentrl.nn.paths import PathNetwork
 from decentrl.nn.running import eval_mode
 from decentrl.scorers.base import Scorer
+from decentrl.scorers.reasons import Path, best_paths
 
 CELLS = 2**23
 """Numbers in the state of all entities for a block of questions."""
@@ -67,6 +68,17 @@ class PathScorer(Scorer):
                 scores = self.scores(ground, head.expand(len(block)), block)
                 found[i, block] = scores[:, tail] - scores.logsumexp(1)
         return found
+
+    def reasons(
+        self, ground: Messages, entity: int, relation: int, answer: int, top: int
+    ) -> list[Path]:
+        """The paths that an answer owes most to, without the triple that is asked for itself."""
+        e, r, a = (np.array([i]) for i in (entity, relation, answer))
+        graph = ground.keep(Hiding(ground, "triple").kept(e, r, a).to(self.device))
+        head, kind = (torch.from_numpy(x).to(self.device) for x in (e, r))
+        with eval_mode(self):
+            slopes = self.network.slopes(graph, head, kind, answer)
+        return best_paths(graph, slopes, entity, answer, top)
 
     def _block(self, ground: Messages) -> int:
         numbers: int = ground.groups.n_rows * self.config.model.dim

@@ -175,6 +175,7 @@ _GROUPS = {
     "direction": "By what is asked for",
     "category": "By category",
     "open world": "By what arrived after training",
+    "another graph": "Another graph with the same relations",
 }
 
 
