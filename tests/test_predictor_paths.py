@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.open_world import split_graph
-from decentrl.errors import ConfigError
+from decentrl.errors import ConfigError, DivergedError, UnknownLabelError
 from decentrl.predictor import Predictor
 from decentrl.scorers.model import make_scorer
 
@@ -217,3 +217,107 @@ def test_there_are_no_vectors_to_ask_for(own: Predictor) -> None:
     ):
         with pytest.raises(ConfigError, match="paths makes no vectors of entities"):
             ask()
+
+
+# Other graphs
+
+
+OTHERS = [
+    ("Ann", "knows", "Bob"), ("Bob", "knows", "Cleo"), ("Ann", "lives in", "Rome"),
+    ("Cleo", "lives in", "Rome"), ("Bob", "lives in", "Oslo"), ("person 1", "knows", "Ann"),
+]  # fmt: skip
+
+
+def test_it_can_be_asked_about_a_graph_of_other_entities(fitted: Predictor) -> None:
+    other = fitted.on(OTHERS)
+    table = other.predict(head="Ann", relation="knows", top=9).to_pylist()
+    assert {row["tail"] for row in table} <= {name for h, _, t in OTHERS for name in (h, t)}
+    assert len(table) > 2
+    # A relation that this graph lacks, though training has seen it, can be asked for too.
+    assert other.predict(head="Ann", relation="speaks", top=2).num_rows == 2
+    other.add([("Dora", "knows", "Ann")])
+    assert other.predict(head="Dora", relation="lives in", top=1).num_rows == 1
+    assert "Ann" not in fitted.task.graph.entities
+
+
+def test_asked_about_its_own_graph_it_says_the_same(fitted: Predictor) -> None:
+    other = fitted.on(labels(fitted.task.graph))
+    mine, theirs = (scores(x, "person 1", "knows") for x in (fitted, other))
+    assert {name: mine[name] for name in theirs} == pytest.approx(theirs, abs=1e-5)
+
+
+def test_another_graph_is_evaluated_by_its_own_test_triples(fitted: Predictor) -> None:
+    other = fitted.on(OTHERS, test=[("Cleo", "knows", "Ann"), ("Ann", "knows", "person 1")])
+    counts = {among: other.evaluate(among=among).rows[0]["n"] for among in ("all", "new", "known")}
+    # Of four questions one has the answer that training has seen.
+    assert counts == {"all": 4, "new": 3, "known": 1}
+    assert other.evaluate(among="known").rows[0]["mrr"] == 1
+    few = other.evaluate(negatives=2)
+    assert few.rows == other.evaluate(negatives=2).rows
+    assert few.rows[0]["mr"] <= 3
+
+
+def test_unknown_relations_of_another_graph_are_named(fitted: Predictor) -> None:
+    with pytest.raises(UnknownLabelError, match=r"'livs in', 'owns'.*did you mean 'lives in'"):
+        fitted.on([*OTHERS, ("Ann", "owns", "Bob"), ("Ann", "livs in", "Rome")])
+
+
+def test_answers_by_vectors_know_their_own_graph_alone(task: GraphTask) -> None:
+    vectors = Predictor.from_preset("paper", "model.dim=8", "training.epochs=1").fit(task)
+    with pytest.raises(ConfigError, match=r"knows the entities of its own graph alone.*paths"):
+        vectors.on(OTHERS)
+    with pytest.raises(ConfigError, match="by vectors, not by paths; explain an entity"):
+        vectors.explain(head="person 1", relation="knows", tail="person 2")
+
+
+# Reasons
+
+
+def test_an_answer_is_explained_by_paths_in_words(fitted: Predictor) -> None:
+    rows = fitted.task.graph.triples[:20].tolist()
+    graph, known = fitted.task.graph, set(labels(fitted.task.graph))
+    some = 0
+    for h, r, t in rows:
+        head, relation, tail = graph.entities[h], graph.relations[r], graph.entities[t]
+        found = fitted.explain(head=head, relation=relation, tail=tail)
+        assert len(found) <= 5
+        some += len(found)
+        for reason in found:
+            steps = [(x.head, x.relation, x.tail) for x in reason.steps]
+            assert set(steps) <= known - {(head, relation, tail)}
+            assert 0 < reason.share <= 1
+            here = head
+            for step in reason.steps:
+                start, end = (step.head, step.tail) if step.forwards else (step.tail, step.head)
+                assert start == here
+                here = end
+            assert here == tail
+            assert reason.text.startswith(head)
+            assert reason.text.endswith(tail)
+    assert some > 20
+    with pytest.raises(UnknownLabelError):
+        fitted.explain(head="nobody", relation="knows", tail="person 1")
+
+
+# Bad input
+
+
+def test_a_model_that_is_not_finite_is_said(own: Predictor) -> None:
+    with torch.no_grad():
+        own.learned.model.network.score.weight[0, 0] = torch.nan  # type: ignore[union-attr,index]
+    with pytest.raises(DivergedError, match="not finite"):
+        own.evaluate(own.task.test)
+
+
+def test_nothing_is_said_of_an_entity_without_an_edge(people: Rows) -> None:
+    """Entities that are in held-out triples alone."""
+    graph = KnowledgeGraph.from_labels(*zip(*people, ("hermit", "knows", "person 1"), strict=True))
+    lonely = graph.entities.id("hermit")
+    kept = graph.triples[(graph.triples[:, 0] != lonely)]
+    held_out = graph.triples[graph.triples[:, 0] == lonely]
+    task = GraphTask("people", graph.with_triples(kept), held_out[:0], held_out)
+    predictor = make("training.epochs=1").fit(task)
+    assert predictor.predict(head="hermit", relation="knows").num_rows == 0
+    answers = predictor.predict(head="person 1", relation="knows", top=999)["tail"].to_pylist()
+    assert "hermit" not in answers
+    assert 0 < predictor.evaluate().rows[0]["mrr"] < 1

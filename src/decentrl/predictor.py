@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
-from decentrl.data.naming import add_names
 from decentrl.data.questions import Question, identified
 from decentrl.data.registry import as_graph_task
 from decentrl.data.results import Evaluation, ResultTable
@@ -25,14 +24,15 @@ from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.filtered import draw_wrong, rank_answers
 from decentrl.evaluation.groups import frequency_scores, metrics_by_group
 from decentrl.evaluation.metrics import ANSWERS, summary
+from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
-from decentrl.growth.answer_tables import SCORES, TRIPLE, best_answers, completed
+from decentrl.growth.answer_tables import answers_table, best_answers
 from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.path_explanation import PathReason, in_words
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
-from decentrl.scorers.completion import Answer, Completion
+from decentrl.scorers.completion import CALIBRATED, Answer, Completion, reliability
 from decentrl.scorers.model import make_scorer
 from decentrl.training.loop import Row, train
 from decentrl.training.prediction import Validation
@@ -91,6 +91,7 @@ class Predictor(GrowingModel[PredictionState]):
         on_epoch: Callable[[Row], None] | None = None,
         start: Self | None = None,
         share: float = 1.0,
+        on_estimate: Callable[[float], None] | None = None,
     ) -> Self:
         """Train on a graph, a file of triples, or a ready task.
 
@@ -108,6 +109,8 @@ class Predictor(GrowingModel[PredictionState]):
             on_epoch: called with each epoch's row of metrics.
             start: begin with what another predictor has learned; see :meth:`refit`.
             share: of the epochs of the settings.
+            on_estimate: called before training with the seconds that it will about take, where
+                these can be told.
         """
         started = time.perf_counter()
         held_out = self.config.training.valid if valid is None else valid
@@ -120,6 +123,8 @@ class Predictor(GrowingModel[PredictionState]):
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
             objective, validate = self._objective(task, start)
+            if on_estimate is not None and hasattr(objective, "seconds"):
+                on_estimate(objective.seconds(training.epochs))
             history = train(
                 objective,
                 training,
@@ -149,7 +154,8 @@ class Predictor(GrowingModel[PredictionState]):
     @property
     def _splits(self) -> Splits:
         """All triples there are now, each set by its part."""
-        return self._once("splits", lambda: splits_of(self.task))
+        taught = self.learned.taught
+        return self._once("splits", lambda: replace(splits_of(self.task), taught=taught))
 
     @property
     def _completion(self) -> Completion:
@@ -231,14 +237,8 @@ class Predictor(GrowingModel[PredictionState]):
             if chosen:
                 answers = self._answers([queries[i] for i in chosen], top, known)
                 found.update(zip(chosen, answers, strict=True))
-        rows = [
-            completed(graph, query, answer) | {"rank": place}
-            for i, query in enumerate(queries)
-            for place, answer in enumerate(found[i], 1)
-        ]
-        said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
-        table = ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said])).to_arrow()
-        return ResultTable(add_names(table, {"head": graph, "tail": graph}, language))
+        answers = [found[i] for i in range(len(queries))]
+        return ResultTable(answers_table(graph, queries, answers, language))
 
     def _answers(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         """Answers to questions that all ask for relations, or all for entities."""
@@ -336,7 +336,7 @@ class Predictor(GrowingModel[PredictionState]):
 
     def evaluate_elsewhere(self) -> list[dict[str, Any]]:
         """Metrics of the other graph that a dataset brings: among all of it, and 50 wrong ones."""
-        if self.task.elsewhere is None:
+        if self.task.elsewhere is None or not self.config.model.any_graph:
             return []
         other, rows = self.on(self.task.elsewhere), []
         for name, negatives in (("among all", 0), (f"among {WRONG} wrong ones", WRONG)):
@@ -346,10 +346,10 @@ class Predictor(GrowingModel[PredictionState]):
 
     def _among(self, among: str) -> npt.NDArray[np.bool_]:
         """The entities that answers are ranked among: bool[n]."""
-        entities, known = self.task.graph.entities, self._splits.seen
-        if self._trained_on is not None:
-            known = np.array([label in self._trained_on for label in entities], bool)
-        masks = {"all": np.ones(len(entities), bool), "known": known, "new": ~known}
+        labels, known = self._trained_on, self._splits.seen
+        if labels is not None:
+            known = np.array([x in labels for x in self.task.graph.entities], bool)
+        masks = {"all": known | True, "known": known, "new": ~known}
         if among not in masks:
             raise ConfigError(f"no among {among!r}; there are: {', '.join(masks)}")
         return masks[among]
@@ -370,9 +370,16 @@ class Predictor(GrowingModel[PredictionState]):
         calibration error (15 bins of equal mass), ``mean`` the mean probability, ``right`` the
         share that the test triples confirm.
         """
+        if triples is None:
+            return reliability(*self._once("tested", lambda: self._best(self.task.test)))
+        return reliability(*self._best(self._test(triples)))
+
+    def _best(self, triples: Ids) -> tuple[Queries, list[list[Answer]]]:
+        """The questions of triples, and the best answers of each that are not known yet."""
         splits = self._splits
-        known = splits.queries(splits.now, splits.valid)
-        return self._completion.reliability(splits.queries(self._test(triples)), known)
+        asked, known = splits.queries(triples), splits.queries(splits.now, splits.valid)
+        asking = asked.entities, asked.relations
+        return asked, self._completion.entities(*asking, known, CALIBRATED)
 
     def test_predictions(self) -> ResultTable:
         """The best answer of every test question, beside the truth.
@@ -385,11 +392,9 @@ class Predictor(GrowingModel[PredictionState]):
             (``head`` or ``tail``), score, probability, correct and truth, a list of labels; of a
             graph with names also head_name, tail_name and truth_name, a list.
         """
-        splits, graph = self._splits, self.task.graph
-        asked, known = splits.queries(splits.test), splits.queries(splits.now, splits.valid)
-        found = self._completion.entities(asked.entities, asked.relations, known, 1)
+        tested = self._once("tested", lambda: self._best(self.task.test))
         unanswered = None if self.learned.confidence is None else 0.0
-        return ResultTable(best_answers(graph, asked, found, unanswered))
+        return ResultTable(best_answers(self.task.graph, *tested, unanswered))
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""

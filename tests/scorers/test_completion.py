@@ -14,7 +14,13 @@ from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence
 from decentrl.scorers import completion
-from decentrl.scorers.completion import Completion, answered, features
+from decentrl.scorers.completion import (
+    CALIBRATED,
+    Completion,
+    answered,
+    features,
+    reliability,
+)
 from decentrl.scorers.model import PredictionModel
 
 N, R = 8, 3
@@ -201,9 +207,14 @@ def test_a_score_that_speaks_against_an_answer_is_not_listened_to(
 
 def test_reliability_is_empty_where_nothing_was_learned_or_held_out() -> None:
     held, known = TOLD.queries(TEST), TOLD.known
-    assert made().reliability(held, known) == {}
-    assert made(confidence=SURE).reliability(NOBODY, known) == {}
-    found = made(confidence=SURE).reliability(held, known)
+
+    def measured(made: Completion, asked: Queries) -> dict[str, float]:
+        asking = asked.entities, asked.relations
+        return reliability(asked, made.entities(*asking, known, CALIBRATED))
+
+    assert measured(made(), held) == {}
+    assert measured(made(confidence=SURE), NOBODY) == {}
+    found = measured(made(confidence=SURE), held)
     facts, right = made().evidence(held, known)
     assert found["mean"] == pytest.approx(SURE(facts).mean().item())
     assert found["right"] == pytest.approx(right.double().mean().item())

@@ -25,6 +25,9 @@ from decentrl.runs.sources import Grown, whole_path, whole_paths
 from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
+LONG = 90.0
+"""Seconds of training that are said before it begins."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -127,6 +130,15 @@ class Plan:
                 status.stop()
                 _announce(console, self.sources, task)
 
+            def on_estimate(seconds: float) -> None:
+                if seconds > LONG:
+                    fewer = max(1, config.training.epochs // 4)
+                    print_lines(
+                        console,
+                        f"training takes about {seconds / 60:,.0f} minutes; a quarter of that with "
+                        f"--set training.epochs={fewer}, less with --preset quick",
+                    )
+
             def on_trained() -> None:
                 status.update(PRINTERS[kind].finish)
                 status.start()
@@ -135,7 +147,7 @@ class Plan:
                 self.sources, config, folder,
                 device=self.device, resume=self.resume,
                 overwrite=self.overwrite and not self.seeds,
-                on_start=on_start, on_trained=on_trained,
+                on_start=on_start, on_trained=on_trained, on_estimate=on_estimate,
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
             )  # fmt: skip
         answers = runs.JOBS[kind].tested(model).to_pylist() if results["results"] else ()

@@ -58,6 +58,7 @@ class ScorerSettings(EncoderSettings):
         vectors: whether it makes vectors of entities.
         any_graph: whether it can be asked about other graphs with the same relations.
         validated: triples looked at in a validation while training: a sample is enough.
+        calibrated: triples that probabilities are fitted to; 0 means all.
     """
 
     sections: ClassVar[dict[str, type | None]] = {
@@ -66,6 +67,7 @@ class ScorerSettings(EncoderSettings):
     vectors: ClassVar[bool] = False
     any_graph: ClassVar[bool] = False
     validated: ClassVar[int] = 500
+    calibrated: ClassVar[int] = 2000
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ class PredictionEncoderSettings(EncoderSettings):
     """Base of the settings of an encoder under a decoder."""
 
     vectors: ClassVar[bool] = True
+    any_graph: ClassVar[bool] = False
     validated: ClassVar[int] = 5000
+    calibrated: ClassVar[int] = 0
 
     dim: int = setting(
         512, "width of the input embeddings and of every layer", at_least=1, at_most=WIDEST

@@ -27,6 +27,23 @@ def completed(graph: KnowledgeGraph, query: Question, answer: Answer | None) -> 
     return triple if answer is None else triple | answer._asdict()
 
 
+def answers_table(
+    graph: KnowledgeGraph,
+    queries: Sequence[Question],
+    found: Sequence[Sequence[Answer]],
+    language: str,
+) -> pa.Table:
+    """The answers of each question by rank, entities with their names in a language."""
+    rows = [
+        completed(graph, query, answer) | {"rank": place}
+        for query, answers in zip(queries, found, strict=True)
+        for place, answer in enumerate(answers, 1)
+    ]
+    said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
+    table = ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said])).to_arrow()
+    return add_names(table, {"head": graph, "tail": graph}, language)
+
+
 def best_answers(
     graph: KnowledgeGraph,
     asked: Queries,

@@ -59,6 +59,9 @@ class PredictionState(Learned):
         then, valid = replace(splits, later=splits.later[:0]), splits.known_valid
         if not len(valid):
             return None
+        if most := self.config.model.calibrated:
+            order = np.random.default_rng(self.config.seed).permutation(len(valid))
+            valid = valid[np.sort(order[:most])]
         ground = self.model.ground_of(view_of(self.model, then.now, self.task, self.device))
         return Completion(self.model, ground, then).calibrated(then.queries(valid), then.known)
 
@@ -129,7 +132,7 @@ class PredictionState(Learned):
 
     def over(self, task: GraphTask) -> Self:
         """The same model, to be asked about another graph with the same relations."""
-        if not getattr(self.config.model, "any_graph", False):
+        if not self.config.model.any_graph:
             raise ConfigError(
                 f"{self.config.model.encoder} knows the entities of its own graph alone; "
                 "train with the preset paths to ask about other graphs"

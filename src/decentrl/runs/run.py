@@ -101,6 +101,7 @@ def make_run(
     on_start: Callable[[Any], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
+    on_estimate: Callable[[float], None] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """Train, evaluate and leave the whole run in ``folder``: the model, and its results.
 
@@ -109,6 +110,7 @@ def make_run(
         overwrite: replace the run in that folder; it stays until there is another.
         command: shown in the report.
         on_start: called with the task, once it is read.
+        on_estimate: called with the seconds that training will about take, where these can be told.
     """
     resume = resume and (folder / CONFIG).exists()
     kind = kind_for(config)
@@ -120,6 +122,8 @@ def make_run(
         with _begun(folder, sources, model.config, task, resume):
             if on_start is not None:
                 on_start(task)
+            if kind.name == "predictor":
+                start = {**start, "on_estimate": on_estimate}
             model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
             model.seconds["read"] += reading
             if on_trained is not None:

@@ -157,16 +157,23 @@ class Completion:
             found = fit_confidence(facts, right)
         return found
 
-    def reliability(self, asked: Queries, known: Queries) -> dict[str, float]:
-        """Calibration of probabilities of held-out questions; empty where none were learned."""
-        if self.confidence is None or not len(asked):
-            return {}
-        facts, right = self.evidence(asked, known)
-        return calibration(self.confidence(facts), right)
-
     def _blocks(self, n: int) -> Iterator[slice]:
         size = max(1, CELLS // max(1, self.splits.n_entities))
         return (slice(start, start + size) for start in range(0, n, size))
+
+
+def reliability(asked: Queries, found: list[list[Answer]]) -> dict[str, float]:
+    """Calibration of the probabilities of answers that were found; empty where there are none."""
+    chances, right = list[float](), list[bool]()
+    for i, answers in enumerate(found):
+        truth = set(asked.answers[asked.indptr[i] : asked.indptr[i + 1]].tolist())
+        for answer in answers:
+            if answer.probability is not None:
+                chances.append(answer.probability)
+                right.append(answer.id in truth)
+    if not chances:
+        return {}
+    return calibration(torch.tensor(chances, dtype=torch.float64), torch.tensor(right))
 
 
 def answered(known: Queries, entities: Ids, relations: Ids, n: int) -> Tensor:
