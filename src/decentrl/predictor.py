@@ -29,7 +29,7 @@ from decentrl.graph.splits import Splits
 from decentrl.growth.answer_tables import answers_table, best_answers
 from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
-from decentrl.growth.path_explanation import PathReason, in_words
+from decentrl.growth.path_explanation import PathReason, explain_triple, in_words
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
 from decentrl.scorers.completion import CALIBRATED, Answer, Completion, reliability
@@ -285,17 +285,8 @@ class Predictor(GrowingModel[PredictionState]):
         """
         if entity is not None:
             return super().explain(entity, side=side, moved=moved, language=language)
-        graph, completion = self.task.graph, self._completion
-        question = identified(graph, (head, relation, tail))
-        (h, t), (r,) = (graph.entities.ids([question[0] or "", question[2] or ""]),
-                        graph.relations.ids([relation]))  # fmt: skip
-        found = completion.model.reasons(completion.ground, int(h), int(r), int(t), top)
-        if found is None:
-            raise ConfigError(
-                f"{self.config.model.encoder} answers by vectors, not by paths; explain an entity, "
-                "or train with the preset paths"
-            )
-        return in_words(graph, found, language)
+        found = explain_triple(self.task.graph, self._completion, (head, relation, tail), top)
+        return in_words(self.task.graph, found, language)
 
     # How good it is
 
@@ -338,11 +329,11 @@ class Predictor(GrowingModel[PredictionState]):
         """Metrics of the other graph that a dataset brings: among all of it, and 50 wrong ones."""
         if self.task.elsewhere is None or not self.config.model.any_graph:
             return []
-        other, rows = self.on(self.task.elsewhere), []
-        for name, negatives in (("among all", 0), (f"among {WRONG} wrong ones", WRONG)):
-            first = other.evaluate(negatives=negatives).rows[0]
-            rows.append({**first, "group": ELSEWHERE, "name": name})
-        return rows
+        other, names = self.on(self.task.elsewhere), {"all": 0, f"{WRONG} wrong ones": WRONG}
+        firsts = {name: other.evaluate(negatives=count).rows[0] for name, count in names.items()}
+        return [
+            {**row, "group": ELSEWHERE, "name": f"among {name}"} for name, row in firsts.items()
+        ]
 
     def _among(self, among: str) -> npt.NDArray[np.bool_]:
         """The entities that answers are ranked among: bool[n]."""

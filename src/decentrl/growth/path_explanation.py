@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.questions import identified
+from decentrl.errors import ConfigError
+from decentrl.scorers.completion import Completion
 from decentrl.scorers.reasons import Path
 
 
@@ -34,6 +37,24 @@ class PathReason:
 
     def __str__(self) -> str:
         return f"{self.share:.0%} {self.text}"
+
+
+def explain_triple(
+    graph: KnowledgeGraph, completion: Completion, triple: tuple[str, str, str], top: int
+) -> list[Path]:
+    """The paths that the tail of a triple owes most to, as the answer of (head, relation, ?)."""
+    head, _, tail = identified(graph, triple)
+    assert head is not None
+    assert tail is not None
+    (h, t), (r,) = graph.entities.ids([head, tail]), graph.relations.ids([triple[1]])
+    model = completion.model
+    found = model.reasons(completion.ground, int(h), int(r), int(t), top)
+    if found is None:
+        raise ConfigError(
+            f"{model.config.model.encoder} answers by vectors, not by paths; explain an entity, "
+            "or train with the preset paths"
+        )
+    return found
 
 
 def in_words(graph: KnowledgeGraph, paths: list[Path], language: str = "") -> list[PathReason]:
