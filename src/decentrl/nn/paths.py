@@ -13,9 +13,6 @@ from torch import Tensor, nn
 from decentrl.graph.messages import Messages
 from decentrl.nn.relation_sum import relation_sum
 
-HIDDEN = 64
-"""Width of the layer that reads a score off a state."""
-
 
 class PathLayer(nn.Module):
     """One step along all edges, for b questions at once.
@@ -55,7 +52,7 @@ class PathLayer(nn.Module):
         own, sums, means = torch.split(self.update.weight, width, dim=1)
         both = F.linear(a, torch.cat((sums / 10, means)))
         total = F.linear(x, own, self.update.bias) + both[..., :width]
-        total = torch.addcmul(total, both[..., width:], share)
+        total = torch.addcmul(total, both[..., width:], share[:, None, None])
         grown: Tensor = x + F.relu(self.norm(total))
         return grown
 
@@ -73,31 +70,32 @@ class PathNetwork(nn.Module):
         super().__init__()
         self.questions = nn.Embedding(n_relations, width)
         self.layers = nn.ModuleList(PathLayer(width, n_relations) for _ in range(layers))
-        self.read = nn.Linear(2 * width, HIDDEN)
-        self.score = nn.Linear(HIDDEN, 1)
+        self.read = nn.Linear(2 * width, 2 * width)
+        self.score = nn.Linear(2 * width, 1)
 
     def forward(self, graph: Messages, heads: Tensor, relations: Tensor) -> Tensor:
         """Scores of questions, int64[b] each: [b, n]."""
-        return self._run(graph, heads, relations, [])
+        return self._run(graph, heads, relations)
 
     def _run(
         self,
         graph: Messages,
         heads: Tensor,
         relations: Tensor,
-        read: list[tuple[Tensor, Tensor, Tensor]],
+        read: list[tuple[Tensor, Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """:meth:`forward`; what each layer reads and sums up is added to a list: x, w and a."""
         q = self.questions(relations)
         b, width = q.shape
         places = heads, torch.arange(b, device=heads.device)
-        share = (3.0 / (graph.degrees() + 1)).to(q.dtype)[:, None, None]
+        share = (3.0 / (graph.degrees() + 1)).to(q.dtype)
         x = q.new_zeros(graph.groups.n_rows, b, width).index_put(places, q)
         for layer in self.layers:
             assert isinstance(layer, PathLayer)
             w = layer.weights(q)
             a = layer.sums(x, w, (*places, q), graph)
-            read.append((x, w, a))
+            if read is not None:
+                read.append((x, w, a))
             x = layer(x, a, share)
         return self.scores(x, q)
 
