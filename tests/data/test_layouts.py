@@ -11,7 +11,7 @@ import pytest
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.layouts import read_folder
-from decentrl.errors import InputError
+from decentrl.errors import InputError, UnknownLabelError
 
 DBP15K = {
     "triples_1": "0\t0\t1\n1\t0\t2\n",
@@ -180,3 +180,36 @@ def test_translated_names_are_those_of_the_test_links_on_both_sides(tmp_path: Pa
     assert task.right.names.shown(range(3)) == ["", "", "twelve"]
     with pytest.raises(InputError, match="this dataset has no translated names; leave out"):
         read_folder(fill(tmp_path / "other", DBP15K), "x", translated=True)
+
+
+NEW = {"new_train": "x\tr\ty\n", "new_valid": "y\ts\tx\n", "new_test": "y\tr\tz\n"}
+
+
+def test_a_second_graph_with_the_same_relations_is_to_be_tested_on(tmp_path: Path) -> None:
+    first = {"train": "a\tr\tb\nb\ts\tc\n", "valid": "a\ts\tc\n", "test": "b\tr\tc\n"}
+    task = prediction(fill(tmp_path / "one", {**first, **NEW}))
+    other = task.elsewhere
+    assert other is not None
+    assert (list(task.graph.entities), list(other.graph.entities)) == (["a", "b", "c"], [*"xyz"])
+    assert list(other.graph.relations) == list(task.graph.relations) == ["r", "s"]
+    assert (other.graph.triples.tolist(), other.valid.tolist()) == ([[0, 0, 1]], [[1, 1, 0]])
+    assert other.test.tolist() == [[1, 0, 2]]
+    strange = {**first, **NEW, "new_valid": "y\tq\tx\n"}
+    with pytest.raises(UnknownLabelError, match="has not seen these relations of .*: 'q'"):
+        read_folder(fill(tmp_path / "two", strange), "x")
+
+
+def test_entities_may_be_joined_later_by_auxiliary_triples(tmp_path: Path) -> None:
+    files = {
+        "entity2id": "A\t0\nB\t1\nC\t2\n", "relation2id": "r\t0\ns\t1\n",
+        "train": "0\t0\t1\n", "valid": "1\t1\t0\n", "test": "2\t0\t1\n", "auxiliary": "2\t1\t0\n",
+    }  # fmt: skip
+    for open_world in (False, True):
+        task = prediction(fill(tmp_path, files), open_world=open_world)
+        assert task.open_world
+        assert (list(task.graph.entities), list(task.graph.relations)) == ([*"ABC"], [*"rs"])
+        assert task.graph.triples.tolist() == [[0, 0, 1]]
+        assert task.auxiliary is not None
+        assert task.new_entities is not None
+        assert (task.auxiliary.tolist(), task.new_entities.tolist()) == ([[2, 1, 0]], [2])
+        assert (task.valid.tolist(), task.test.tolist()) == ([[1, 1, 0]], [[2, 0, 1]])
