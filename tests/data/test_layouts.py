@@ -195,7 +195,7 @@ def test_a_second_graph_with_the_same_relations_is_to_be_tested_on(tmp_path: Pat
     assert (other.graph.triples.tolist(), other.valid.tolist()) == ([[0, 0, 1]], [[1, 1, 0]])
     assert other.test.tolist() == [[1, 0, 2]]
     strange = {**first, **NEW, "new_valid": "y\tq\tx\n"}
-    with pytest.raises(UnknownLabelError, match="has not seen these relations of .*: 'q'"):
+    with pytest.raises(UnknownLabelError, match=r"has not seen these relations of .*: 'q'"):
         read_folder(fill(tmp_path / "two", strange), "x")
 
 
