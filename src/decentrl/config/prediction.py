@@ -33,7 +33,7 @@ class PredictionTraining(WatchedSteps):
 
 @dataclass(frozen=True)
 class PathsTraining(WatchedSteps):
-    epochs: int = setting(20, "stretches of training between two checkpoints", at_least=0)
+    epochs: int = setting(8, "stretches of training between two checkpoints", at_least=0)
     steps: int = setting(
         50,
         "steps an epoch; 0 asks about every training triple once, in both directions",
@@ -42,7 +42,7 @@ class PathsTraining(WatchedSteps):
     batch: int = setting(32, "questions a step", at_least=1, at_most=2**16)
     optimizer: Literal["adam", "adamw", "rmsprop", "adagrad"] = "adamw"
     learning_rate: float = 0.003
-    validate_every: int = 5
+    validate_every: int = 4
     patience: int = 0
 
     schedule = "steps"
@@ -80,8 +80,8 @@ class PathsSettings(ScorerSettings):
         **ScorerSettings.sections, "training": PathsTraining,
     }  # fmt: skip
 
-    dim: int = setting(32, "width of an entity's state", at_least=1, at_most=2**10)
-    layers: int = setting(4, "number of layers: how long a path can be", at_least=1, at_most=64)
+    dim: int = setting(16, "width of an entity's state", at_least=1, at_most=2**10)
+    layers: int = setting(5, "number of layers: how long a path can be", at_least=1, at_most=64)
     hide: Literal["auto", "pair", "triple"] = setting(
         "auto",
         "what a batch must not see: the triples asked about, all edges between their entities "
