@@ -56,9 +56,12 @@ ROWS = {
         published="the paper .264 / .176 / .383",
     ),
     "wn18rr": Row(
-        "wn18rr", ("model.dim=32", "model.layers=6", "training.epochs=77"), published="NBFNet .551 / .497 / .666"
+        "wn18rr", ("model.dim=32", "model.layers=6", "training.epochs=77"),
+        published="NBFNet .551 / .497 / .666",
     ),
-    "fb15k": Row("fb15k", ("model.dim=32", "model.layers=4", "training.batch=64", "training.epochs=86")),
+    "fb15k": Row(
+        "fb15k", ("model.dim=32", "model.layers=4", "training.batch=64", "training.epochs=86")
+    ),
     "wn18": Row("wn18", ("model.dim=32", "model.layers=6", "training.epochs=77")),
 }  # fmt: skip
 SMALL = ("geonames", "geonames-strong", "fb237-v1", "wn18rr-v1")
