@@ -22,6 +22,8 @@ import torch
 import torch.nn.functional as F
 
 from decentrl.config import PredictionConfig
+from decentrl.data.graph_task import GraphTask
+from decentrl.data.registry import load_task
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.messages import Messages
 from decentrl.graph.splits import Splits
@@ -109,6 +111,23 @@ def test_what_to_hide_is_seen_in_validation_triples(held_out: Any, expected: str
 def test_where_no_two_entities_are_joined_twice_it_does_not_matter() -> None:
     chain = np.array([(0, 0, 1), (1, 0, 2), (2, 0, 3)])
     assert what_to_hide(chain, np.array([(0, 0, 3)])) == "triple"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("fb15k-237", "pair"),
+        ("wn18rr", "triple"),
+        ("fb15k", "triple"),
+        ("wn18", "triple"),
+        ("inductive/fb237-v1", "triple"),
+        ("inductive/wn18rr-v1", "triple"),
+    ],
+)
+def test_of_the_benchmarks_only_one_was_cleaned_of_pairs(dataset: str, expected: str) -> None:
+    task = load_task(GraphTask, dataset)
+    assert what_to_hide(task.graph.triples, task.valid) == expected
 
 
 def completion(made: PathScorer, triples: Ids) -> Completion:
