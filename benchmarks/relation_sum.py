@@ -4,7 +4,7 @@
 
 Forward only, all in one process on the same graph, taking turns; the ratio is what counts on a
 noisy machine. ``chunks`` gathers the products of some edges and adds them up by index; ``columns``
-sums groups first as ours does, but some columns of all entities at a time; ``compiled`` is a loop in
+sums groups first as ours does, some columns of all entities at a time; ``compiled`` is a loop in
 C++, where there is a compiler.
 """
 
