@@ -46,6 +46,12 @@ def fitted(task: GraphTask) -> Predictor:
     return make().fit(task)
 
 
+@pytest.fixture(scope="module")
+def longer(task: GraphTask) -> Predictor:
+    """One that has learned something."""
+    return make("training.epochs=20", "model.dim=16").fit(task)
+
+
 @pytest.fixture
 def own(fitted: Predictor, tmp_path: Path) -> Predictor:
     """One to change."""
@@ -79,8 +85,7 @@ def same(mine: Predictor, other: Predictor) -> None:
 # Learning
 
 
-def test_it_learns_more_than_counting_knows(task: GraphTask) -> None:
-    longer = make("training.epochs=20", "model.dim=16").fit(task)
+def test_it_learns_more_than_counting_knows(longer: Predictor) -> None:
     rows = {(row["group"], row["name"]): row for row in longer.evaluate().rows}
     assert rows["all", "all"]["mrr"] > longer.frequency()["mrr"] + 0.1
     assert longer.history[0]["loss"] > longer.history[-1]["loss"]
@@ -273,13 +278,13 @@ def test_answers_by_vectors_know_their_own_graph_alone(task: GraphTask) -> None:
 # Reasons
 
 
-def test_an_answer_is_explained_by_paths_in_words(fitted: Predictor) -> None:
-    rows = fitted.task.graph.triples[:20].tolist()
-    graph, known = fitted.task.graph, set(labels(fitted.task.graph))
+def test_an_answer_is_explained_by_paths_in_words(longer: Predictor) -> None:
+    rows = longer.task.graph.triples[:20].tolist()
+    graph, known = longer.task.graph, set(labels(longer.task.graph))
     some = 0
     for h, r, t in rows:
         head, relation, tail = graph.entities[h], graph.relations[r], graph.entities[t]
-        found = fitted.explain(head=head, relation=relation, tail=tail)
+        found = longer.explain(head=head, relation=relation, tail=tail)
         assert len(found) <= 5
         some += len(found)
         for reason in found:
@@ -296,7 +301,7 @@ def test_an_answer_is_explained_by_paths_in_words(fitted: Predictor) -> None:
             assert reason.text.endswith(tail)
     assert some > 20
     with pytest.raises(UnknownLabelError):
-        fitted.explain(head="nobody", relation="knows", tail="person 1")
+        longer.explain(head="nobody", relation="knows", tail="person 1")
 
 
 # Bad input

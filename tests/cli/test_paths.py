@@ -13,8 +13,8 @@ import pytest
 
 Command = Callable[..., Any]
 QUICK = (
-    "--preset", "paths", "--set", "model.dim=8", "--set", "model.layers=3",
-    "--set", "training.epochs=4", "--set", "training.steps=10", "--device", "cpu",
+    "--preset", "paths", "--set", "model.dim=16", "--set", "model.layers=3",
+    "--set", "training.epochs=8", "--set", "training.steps=20", "--device", "cpu",
 )  # fmt: skip
 OTHER = "Ann\tknows\tBob\nBob\tknows\tCleo\nAnn\tlives in\tRome\nCleo\tlives in\tRome\n"
 
@@ -70,7 +70,7 @@ def test_a_triple_is_explained_by_paths(
     decentrl: Command, trained: Path, people: list[tuple[str, str, str]]
 ) -> None:
     some = 0
-    for head, relation, tail in people[:8]:
+    for head, relation, tail in people[:60:5]:
         triple = ("--head", head, "--relation", relation, "--tail", tail)
         done = decentrl("explain", trained, *triple)
         assert done.code == 0, done.err
