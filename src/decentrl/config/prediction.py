@@ -40,7 +40,7 @@ class PathsTraining(WatchedSteps):
         at_least=0,
     )
     batch: int = setting(32, "questions a step", at_least=1, at_most=2**16)
-    optimizer: Literal["adam", "adamw", "rmsprop", "adagrad"] = "adamw"
+    optimizer: Literal["adamw"] = "adamw"  # type: ignore[assignment]
     learning_rate: float = 0.003
     validate_every: int = 4
     patience: int = 0

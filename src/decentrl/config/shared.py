@@ -65,7 +65,7 @@ class Steps(Section):
 
     epochs: int = setting(15, "passes over the training links, or triples", at_least=0)
     batch: int = setting(1024, "links or questions a step; 0 means all in one", at_least=0)
-    optimizer: Literal["adam", "adamw", "rmsprop", "adagrad"] = setting(
+    optimizer: Literal["adam", "rmsprop", "adagrad"] = setting(
         "rmsprop", "what follows the gradient"
     )
     learning_rate: float = setting(0.005, "of the optimizer", at_least=0)

@@ -125,6 +125,7 @@ def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
 def _optimizer(model: nn.Module, config: Steps, warm: bool) -> Optimizer:
     """The optimizer; the model's ``encoder_parts`` learn at a share of the rate."""
     rate, share = config.learning_rate, config.encoder_rate
+    name: str = config.optimizer
     parts: Sequence[nn.Module | None] = getattr(model, "encoder_parts", ()) if share != 1 else ()
     slow = {parameter for part in parts if part is not None for parameter in part.parameters()}
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -132,11 +133,11 @@ def _optimizer(model: nn.Module, config: Steps, warm: bool) -> Optimizer:
     if slow:
         some = [parameter for parameter in learned if parameter in slow]
         groups.append({"params": some, "lr": rate * share, "share": share})
-    if config.optimizer == "adagrad":
+    if name == "adagrad":
         return torch.optim.Adagrad(groups, lr=rate)
-    if config.optimizer == "adamw":
+    if name == "adamw":
         return torch.optim.AdamW(groups, lr=rate, fused=True)
-    if config.optimizer == "adam":
+    if name == "adam":
         return torch.optim.Adam(groups, lr=rate, fused=True)
     return RMSprop(groups, warm=warm)
 
