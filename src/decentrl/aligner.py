@@ -328,15 +328,13 @@ class Aligner(GrowingModel[AlignmentState]):
         By the matcher of the settings, among ``test``; empty where vectors have one of these only.
         """
         task, matcher = self.task, self.config.matching.matcher
-        names = self.learned.spans.get(NAMES)
-        width = self.learned.vectors["left"].shape[1]
-        if names is None or names == slice(0, width) or not len(task.test):
+        spans = self.learned.spans
+        if NAMES not in spans or len(spans) == 1 or not len(task.test):
             return []
-        columns = torch.arange(width)
-        named = (columns >= names.start) & (columns < names.stop)
+        named = torch.arange(spans[NAMES].start, spans[NAMES].stop)
         links, rows = torch.from_numpy(task.test).to(self.device), []
-        for view, kept in ((STRUCTURE, ~named), (NAMES, named)):
-            chosen = columns[kept].to(self.device)
+        for view, columns in ((STRUCTURE, torch.arange(spans[NAMES].start)), (NAMES, named)):
+            chosen = columns.to(self.device)
             left, right = (F.normalize(self.vectors(side)[:, chosen], dim=1) for side in SIDES)
             found = rank_links(left, right, links, matcher, self.config.matching)
             rows.append({"view": view, "matcher": matcher, "n": len(links), **summary(found)})
