@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from decentrl.errors import InputError as InputError
     from decentrl.errors import MissingExtraError as MissingExtraError
     from decentrl.errors import NotFittedError as NotFittedError
+    from decentrl.errors import ReadingWarning as ReadingWarning
     from decentrl.errors import UnknownLabelError as UnknownLabelError
     from decentrl.predictor import Predictor as Predictor
     from decentrl.storage.interchange import write_alignment as write_alignment
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "BundleError ConfigError DecentRLError DecentRLWarning DivergedError InputError "
-    "MissingExtraError NotFittedError UnknownLabelError"
+    "MissingExtraError NotFittedError ReadingWarning UnknownLabelError"
 )
 _HOMES = {
     "Aligner": "decentrl.aligner",

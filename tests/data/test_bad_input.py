@@ -90,7 +90,7 @@ PARQUET = [
         r"2 column\(s\), but 3 are needed; give the columns head",
     ),
     (
-        {"id": [1], "h": ["a"], "r": ["r"], "t": ["b"]},
+        {"w": [1], "x": ["a"], "y": ["r"], "z": ["b"]},
         None,
         r"4 column\(s\), but 3 are needed; give the columns head",
     ),

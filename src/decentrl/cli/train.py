@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, check_choice, given
+from decentrl.cli.options import (
+    Columns,
+    Device,
+    Header,
+    Json,
+    Output,
+    Overwrite,
+    Resume,
+    Separator,
+    check_choice,
+    given,
+)
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, must_grow
 from decentrl.errors import ConfigError, InputError
 
@@ -30,6 +41,8 @@ Seeds = Annotated[
     int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0, max=1000)
 ]
 
+READING = ("format", "header", "columns", "separator")
+"""Options about how files are read."""
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
 
@@ -65,6 +78,9 @@ def align(  # long, as its options and their help are in it
     right_attributes: Annotated[str, Option(help="Attributes of right entities.")] = "",
     holdout: Holdout = 0.1,
     format: Format = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    separator: Separator = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Preset = DEFAULT_PRESET,
@@ -117,6 +133,9 @@ def complete(
     ] = "",
     holdout: Holdout = 0.1,
     format: Format = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    separator: Separator = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Annotated[
@@ -176,7 +195,7 @@ def _start(
         about = [name for name in given(context, *files) if asked[name] != "none"]
         if dataset and about:
             raise ConfigError("give either --dataset or files, not both")
-        for name in given(context, "format", "holdout") if dataset else ():
+        for name in given(context, *READING, "holdout") if dataset else ():
             raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
         if not dataset and not all(asked[name] for name in needed):
             raise ConfigError(f"give {words}, or --dataset NAME")
@@ -185,13 +204,15 @@ def _start(
                 "--open-world needs --dataset; `decentrl data split` makes such a folder"
             )
     from decentrl.cli.course import Plan
+    from decentrl.data.headers import Reading
     from decentrl.runs.run import JOBS
     from decentrl.storage.kinds import kind_for
 
     about = [name for name in asked if name.endswith(("names", "attributes"))]
-    names = ("dataset", "open_world", *files, *about, "format", "holdout")
+    names = ("dataset", "open_world", *files, *about, *READING, "holdout")
     sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
+    Reading.of(*(asked[name] for name in READING))  # is checked before anything is read
     named = given(context, *names, "preset", "seed")
     Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
 

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from decentrl.data.headers import Reading, as_reading
 from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source as Source
 from decentrl.data.readers import read_table, source_name
@@ -92,22 +93,24 @@ class AlignmentTask:
         links: Source | None = None,
         test_links: Source | None = None,
         valid_links: Source | None = None,
-        format: str | None = None,
+        format: str | Reading | None = None,
     ) -> AlignmentTask:
         """Read two graphs and their links, from files or memory.
 
         Links are two columns of a TSV, CSV or Parquet file, owl:sameAs statements of an RDF file,
         rows (left, right), an array or a data frame. ``format`` overrides the extensions of the
-        graphs' files.
+        graphs' files; as a :class:`~decentrl.data.headers.Reading` it says more of how they are
+        read, of which ``header`` is about the links, too.
         """
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
         graphs = as_graph(left, format), as_graph(right, format)
         task = cls(name, *graphs, train=NO_LINKS, valid=NO_LINKS, test=NO_LINKS)
         sets = DisjointSets("link", task.link_columns)
+        how = Reading(header=as_reading(format).header)
         # Training links are read first: a test link that repeats one is the test file's fault.
         given = {"training": links, "validation": valid_links, "test": test_links}
         train, valid, test = (
-            NO_LINKS if source is None else sets.add(read_table(source, LINK), what)
+            NO_LINKS if source is None else sets.add(read_table(source, LINK, how), what)
             for what, source in given.items()
         )
         return replace(task, train=train, valid=valid, test=test)

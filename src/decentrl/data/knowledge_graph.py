@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
+from decentrl.data.headers import Reading
 from decentrl.data.literals import of_literals, read_attributes, read_names
 from decentrl.data.memory import Source, read_memory
 from decentrl.data.names import NO_NAMES, Names, names_from_ids
@@ -52,7 +53,11 @@ class KnowledgeGraph:
 
     @classmethod
     def read(
-        cls, source: Source, format: str | None = None, *, name_properties: Collection[str] = ()
+        cls,
+        source: Source,
+        format: str | Reading | None = None,
+        *,
+        name_properties: Collection[str] = (),
     ) -> KnowledgeGraph:
         """The graph of triples in a file or in memory.
 
@@ -62,7 +67,8 @@ class KnowledgeGraph:
             source: a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped; rows
                 (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
                 Arrow table.
-            format: of a file, where its extension is not one of these.
+            format: of a file, where its extension is not one of these; or a
+                :class:`~decentrl.data.headers.Reading`, which says more of how it is read.
             name_properties: IRIs of RDF properties whose values are names, besides
                 :data:`decentrl.data.literals.NAME_PROPERTIES`.
         """
@@ -181,7 +187,9 @@ class KnowledgeGraph:
         )
 
 
-def as_graph(source: KnowledgeGraph | Source, format: str | None = None) -> KnowledgeGraph:
+def as_graph(
+    source: KnowledgeGraph | Source, format: str | Reading | None = None
+) -> KnowledgeGraph:
     """A graph as it is, or the one that :meth:`KnowledgeGraph.read` makes of the source."""
     return source if isinstance(source, KnowledgeGraph) else KnowledgeGraph.read(source, format)
 

@@ -10,6 +10,7 @@ from typing import Any
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.names import names_from_ids
 from decentrl.data.registry import is_named, load_task
@@ -50,6 +51,9 @@ class Sources:
     left_attributes: str = ""
     right_attributes: str = ""
     format: str = ""
+    header: str = "auto"
+    columns: str = ""
+    separator: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int) -> AlignmentTask:
@@ -73,8 +77,8 @@ class Sources:
                 task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
-        others = (name or None for name in (self.test_links, self.valid_links, self.format))
-        task = AlignmentTask.read(self.left, self.right, links, *others)
+        others = (name or None for name in (self.test_links, self.valid_links))
+        task = AlignmentTask.read(self.left, self.right, links, *others, _reading(self))
         if self.holdout and links and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
         return task
@@ -91,6 +95,9 @@ class GraphSources:
     test: str = ""
     names: str = ""
     format: str = ""
+    header: str = "auto"
+    columns: str = ""
+    separator: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
@@ -99,8 +106,13 @@ class GraphSources:
             task = load_task(GraphTask, self.dataset, self.open_world)
         else:
             held_out = self.valid or valid, self.test or self.holdout
-            task = GraphTask.read(self.triples, *held_out, self.format or None, seed=seed)
+            task = GraphTask.read(self.triples, *held_out, _reading(self), seed=seed)
         return replace(task, graph=_described(task.graph, self.names, ""))
+
+
+def _reading(sources: Sources | GraphSources) -> Reading:
+    """How its files are read."""
+    return Reading.of(sources.format, sources.header, sources.columns, sources.separator)
 
 
 def _described(graph: KnowledgeGraph, names: str, attributes: str) -> KnowledgeGraph:
@@ -131,7 +143,9 @@ def whole_paths(sources: AnySources) -> AnySources:
     """The same files by names that mean them in any working folder."""
     found: dict[str, Any] = {}
     for name, value in asdict(sources).items():
-        apart = name == "format" or (name == "dataset" and is_named(value))
+        apart = name in ("format", "header", "columns", "separator") or (
+            name == "dataset" and is_named(value)
+        )
         apart |= name.endswith("names") and value in NAME_WORDS
         apart |= name == "links" and value == NONE
         if isinstance(value, str) and value and not apart:

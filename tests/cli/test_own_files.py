@@ -1,0 +1,78 @@
+"""Files of one's own, as they come: headers, columns, stray links, an open world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decentrl.runs.run import read_settings
+
+Command = Callable[..., Any]
+TRIPLES = [(f"e{i}", "r", f"e{(i + step) % 20}") for i in range(20) for step in (1, 2)]
+LINKS = [(f"e{i}", f"e{i}") for i in range(20)]
+FAST = ("--preset", "tiny", "--set", "training.epochs=2")
+
+
+def written(file: Path, *rows: tuple[object, ...], mark: str = "\t") -> Path:
+    file.write_text("".join(mark.join(map(str, row)) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A graph with a header, the same as data frames are written, and links with a header."""
+    numbered = [(i, *row) for i, row in enumerate(TRIPLES)]
+    return {
+        "left": written(tmp_path / "left.tsv", ("subject", "predicate", "object"), *TRIPLES),
+        "index": written(tmp_path / "index.csv", ("", "one", "kind", "other"), *numbered, mark=","),
+        "links": written(tmp_path / "links.csv", ("source", "target"), *LINKS, mark=","),
+    }
+
+
+def test_what_was_found_out_of_files_is_said_and_the_run_keeps_how_they_are_read(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    graphs = ("align", files["left"], files["left"], "--links", files["links"], *FAST, "-o")
+    done = decentrl(*graphs, tmp_path / "auto")
+    assert "20 + 20 entities, 40 + 40 triples, 18 training and 2 test links" in done.out
+    notes = [line for line in done.err.splitlines() if line.startswith("note: ")]
+    assert [Path(note.split(": ")[1]).name for note in notes] == ["left.tsv"] * 2 + ["links.csv"]
+    done = decentrl(*graphs, tmp_path / "yes", "--header", "yes", "--columns", "3,2,1")
+    assert (done.code, done.err) == (0, "")
+    sources, _ = read_settings(tmp_path / "yes")
+    assert (sources.header, sources.columns) == ("yes", "3,2,1")
+    more = written(
+        tmp_path / "more.csv", ("", "one", "kind", "other"), (0, "new", "r", "e1"), mark=";"
+    )
+    refused = decentrl("add", tmp_path / "yes", more, "--side", "left")
+    assert refused.code == 2
+    assert "--columns one,kind,other" in refused.err
+    done = decentrl("add", tmp_path / "yes", more, "--side", "left", "--columns", "one,kind,other")
+    assert "triples accepted: 1, new entities: 1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "index.csv:1: 4 column(s), but 3 are needed (the first one looks like row numbers"),
+        (("--header", "perhaps"), "no header 'perhaps'; there are: auto, yes, no"),
+        (("--separator", "::"), "'::' separates no columns; give one character"),
+        (("--columns", "one,kind,third"), "no column 'third' in the first line"),
+        (("--dataset", "world", "--columns", "1,2,3"), "give either --dataset or files"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_with_the_remedy(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path, options: tuple[str, ...], says: str
+) -> None:
+    done = decentrl("complete", files["index"], "-o", tmp_path / "run", *options)
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.count("\n") == 1 + done.err.count("note: ")
+
+
+def test_how_files_are_read_is_not_about_datasets(decentrl: Command, tmp_path: Path) -> None:
+    done = decentrl("align", "--dataset", "world", "--header", "no", "-o", tmp_path / "run")
+    assert (done.code, done.err) == (2, "error: --header is about files; world comes as it is\n")
