@@ -76,3 +76,22 @@ def test_what_cannot_be_read_is_one_line_with_the_remedy(
 def test_how_files_are_read_is_not_about_datasets(decentrl: Command, tmp_path: Path) -> None:
     done = decentrl("align", "--dataset", "world", "--header", "no", "-o", tmp_path / "run")
     assert (done.code, done.err) == (2, "error: --header is about files; world comes as it is\n")
+
+
+def test_stray_links_stop_nothing_if_that_is_wanted_and_odd_links_are_reported(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    rows = [*LINKS, ("e1", "nowhere"), LINKS[0], ("e3", "e4")]
+    links = written(tmp_path / "stray.tsv", *rows)
+    graphs = ("align", files["left"], files["left"], "--header", "auto", "--links", links, *FAST)
+    refused = decentrl(*graphs, "-o", tmp_path / "run")
+    assert refused.code == 2
+    assert "stray.tsv:21: 'nowhere' is no entity of the right graph" in refused.err
+    assert "--unknown-links skip" in refused.err
+    done = decentrl(*graphs, "--unknown-links", "skip", "-o", tmp_path / "run")
+    assert "stray.tsv: 1 of 23 links name unknown entities and are left out" in done.err
+    assert "links: 1 duplicate dropped" in done.out
+    assert "links: 1 left entity has several counterparts ('e3')" in done.out
+    assert "links: 1 right entity has several counterparts ('e4')" in done.out
+    refused = decentrl(*graphs, "--unknown-links", "drop", "-o", tmp_path / "other")
+    assert "no choice for --unknown-links: 'drop'; there are: error, skip" in refused.err

@@ -11,12 +11,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
 from decentrl.cli.ask import read_results
 from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
 from decentrl.cli.printers import PRINTERS
+from decentrl.data.links import several
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
 from decentrl.runs.folder import RESULTS, making, refuse_existing, tidy
@@ -171,6 +173,8 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
         for side, graph in graphs.items()
         if (left := graph.counts.literals) or graph.names or graph.attributes
     ]
+    if kind.two_graphs:
+        lines += _link_lines(task)
     option, what, none = PRINTERS[kind.name].held_out
     if isinstance(sources, Grown):
         lines.append(f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
@@ -180,6 +184,19 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
             f"were held out to test on; --holdout 0 {none}"
         )
     print_lines(console, *lines)
+
+
+def _link_lines(task: Any) -> list[str]:
+    """What is unusual about links: repeated ones, and entities with several counterparts."""
+    lines = [f"links: {_count(task.repeated, 'duplicate')} dropped"] if task.repeated else []
+    links = np.concatenate((task.train, task.valid, task.test))
+    for side, ends in ((task.left, links), (task.right, links[:, ::-1])):
+        count, one = several(ends, side.entities)
+        if count:
+            which = "left" if side is task.left else "right"
+            entities = "entity has" if count == 1 else "entities have"
+            lines.append(f"links: {count:,} {which} {entities} several counterparts ({one!r})")
+    return lines
 
 
 def _count(n: int, noun: str) -> str:

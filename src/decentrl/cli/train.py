@@ -41,7 +41,7 @@ Seeds = Annotated[
     int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0, max=1000)
 ]
 
-READING = ("format", "header", "columns", "separator")
+READING = ("format", "header", "columns", "separator", "unknown_links")
 """Options about how files are read."""
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
@@ -76,6 +76,10 @@ def align(  # long, as its options and their help are in it
         str, Option(help="Attributes of left entities: entity, attribute, value.")
     ] = "",
     right_attributes: Annotated[str, Option(help="Attributes of right entities.")] = "",
+    unknown_links: Annotated[
+        str,
+        Option(help="Links that name unknown entities: error, or skip to leave them out."),
+    ] = "error",
     holdout: Holdout = 0.1,
     format: Format = "",
     header: Header = "auto",
@@ -110,6 +114,7 @@ def align(  # long, as its options and their help are in it
         check_choice("names", names, ("ids", "none", "translated", "ids+translated"))
     if names.endswith("translated") and not dataset and not resume:
         raise ConfigError(f"--names {names} is about a dataset; give files by --left-names")
+    check_choice("choice for --unknown-links:", unknown_links, ("error", "skip"))
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
     needed, optional = ("left", "right"), ("links", "test_links", "valid_links")
@@ -196,7 +201,8 @@ def _start(
         if dataset and about:
             raise ConfigError("give either --dataset or files, not both")
         for name in given(context, *READING, "holdout") if dataset else ():
-            raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option} is about files; {dataset} comes as it is")
         if not dataset and not all(asked[name] for name in needed):
             raise ConfigError(f"give {words}, or --dataset NAME")
         if asked["open_world"] and not dataset:
@@ -209,10 +215,17 @@ def _start(
     from decentrl.storage.kinds import kind_for
 
     about = [name for name in asked if name.endswith(("names", "attributes"))]
-    names = ("dataset", "open_world", *files, *about, *READING, "holdout")
+    names = (
+        "dataset",
+        "open_world",
+        *files,
+        *about,
+        *(x for x in READING if x in asked),
+        "holdout",
+    )
     sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
-    Reading.of(*(asked[name] for name in READING))  # is checked before anything is read
+    Reading.of(*(asked[name] for name in READING[:4]))  # is checked before anything is read
     named = given(context, *names, "preset", "seed")
     Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
 

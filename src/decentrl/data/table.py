@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -122,6 +123,15 @@ def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
             remedy = "the two columns are swapped: write left, then right"
         raise table.error(f"{labels[i]!r} is no {what}", row, remedy, UnknownLabelError)
     return ids
+
+
+def unknown_cells(table: Table, *columns: tuple[Vocabulary, str]) -> npt.NDArray[np.bool_]:
+    """Which labels are not in the vocabulary of their column, bool[n, k]."""
+    found = [
+        (_places(labels, vocabulary, table.uris) < 0)[codes]
+        for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True)
+    ]
+    return np.stack(found, axis=1)
 
 
 def _places(labels: pa.Array, vocabulary: Vocabulary, uris: bool) -> Ids:

@@ -12,6 +12,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.links import UnknownLinks
 from decentrl.data.names import names_from_ids
 from decentrl.data.registry import is_named, load_task
 from decentrl.errors import ConfigError, InputError
@@ -25,6 +26,8 @@ IDS, TRANSLATED, BOTH = "ids", "translated", "ids+translated"
 NONE = "none"
 NAME_WORDS = (IDS, NONE, TRANSLATED, BOTH)
 """What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
+HOW = ("format", "header", "columns", "separator", "unknown_links")
+"""Those of the sources that say how files are read."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
 
@@ -50,6 +53,7 @@ class Sources:
     right_names: str = ""
     left_attributes: str = ""
     right_attributes: str = ""
+    unknown_links: UnknownLinks = "error"
     format: str = ""
     header: str = "auto"
     columns: str = ""
@@ -77,8 +81,15 @@ class Sources:
                 task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
-        others = (name or None for name in (self.test_links, self.valid_links))
-        task = AlignmentTask.read(self.left, self.right, links, *others, _reading(self))
+        task = AlignmentTask.read(
+            self.left,
+            self.right,
+            links,
+            self.test_links or None,
+            self.valid_links or None,
+            _reading(self),
+            unknown_links=self.unknown_links,
+        )
         if self.holdout and links and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
         return task
@@ -143,9 +154,7 @@ def whole_paths(sources: AnySources) -> AnySources:
     """The same files by names that mean them in any working folder."""
     found: dict[str, Any] = {}
     for name, value in asdict(sources).items():
-        apart = name in ("format", "header", "columns", "separator") or (
-            name == "dataset" and is_named(value)
-        )
+        apart = name in HOW or (name == "dataset" and is_named(value))
         apart |= name.endswith("names") and value in NAME_WORDS
         apart |= name == "links" and value == NONE
         if isinstance(value, str) and value and not apart:
