@@ -54,7 +54,11 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "empty links": ({"bad.tsv": b""}, swap("links.tsv", "bad.tsv"), "bad.tsv: the file is empty"),
     "a missing file": ({}, swap("left.tsv", "no.tsv"), "no.tsv: there is no such file; check"),
     "missing links": ({}, swap("links.tsv", "no.tsv"), "no.tsv: there is no such file; check"),
-    "a folder for a file": ({}, swap("left.tsv", "."), ".: this is a folder, not a file"),
+    "a folder for links' names": (
+        {},
+        [*ALIGN, "--left-names", "."],
+        ".: this is a folder, not a file; name a file inside it",
+    ),
     "links to an unknown entity": (
         {"bad.tsv": LINKS + b"d\tZ\n"},
         swap("links.tsv", "bad.tsv"),
@@ -100,7 +104,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         swap("left.tsv", "bad.xlsx"),
         "bad.xlsx: the extension .xlsx is unknown",
     ),
-    "an unknown format": ({}, [*ALIGN, "--format", "xml"], "left.tsv: unknown format 'xml'"),
+    "an unknown format": ({}, [*ALIGN, "--format", "xls"], "left.tsv: unknown format 'xls'"),
     "an unknown dataset": (
         {},
         ["align", "--dataset", "wrold", "-o", "run"],

@@ -25,7 +25,11 @@ from decentrl.errors import ConfigError, InputError
 
 Holdout = Annotated[float, Option(help="Share to evaluate on if no test file is given.")]
 Format = Annotated[
-    str, Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
+    str,
+    Option(
+        help="tsv, csv, parquet, jsonl, nt, ttl, n3, rdf, jsonld, nq or trig, in place of what the "
+        "extensions mean."
+    ),
 ]
 Dataset = Annotated[str, Option(help="A dataset's name or folder instead of files (`data list`).")]
 OpenWorld = Annotated[

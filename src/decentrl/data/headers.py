@@ -211,21 +211,21 @@ def _chosen(
     asked, width = reading.columns, len(first)
     remedy = f"give {len(names)} of them by --columns {','.join(names).upper()}"
     if len(asked) != len(names) or len(set(asked)) != len(asked):
-        raise error(f"--columns names {len(set(asked))} column(s)", remedy)
+        raise error(f"--columns names {len(set(asked))} column(s)", remedy=remedy)
     if all(x.isdecimal() for x in asked):
         places = [int(x) - 1 for x in asked]
         if not all(0 <= place < width for place in places):
-            raise error(f"there are {width} columns, not {max(map(int, asked))}", remedy)
+            raise error(f"there are {width} columns, not {max(map(int, asked))}", remedy=remedy)
         # These cells decide whether they are a header, as they would alone in a file.
         cells = [first[place] for place in places]
         plan = plan_columns(cells, names, Reading(header=reading.header), error)
         return replace(plan, roles=_roles(places, names, width))
     if reading.header == "no":
-        raise error("columns have no names with --header no", "give their numbers from 1")
+        raise error("columns have no names with --header no", remedy="give their numbers from 1")
     words = [cell.strip() for cell in first]
     if missing := [x for x in asked if x not in words]:
         there = ", ".join(words[:20])
-        raise error(f"no column {missing[0]!r} in the first line ({there})", remedy)
+        raise error(f"no column {missing[0]!r} in the first line ({there})", remedy=remedy)
     return Plan(names, _roles([words.index(x) for x in asked], names, width), 1)
 
 
@@ -235,16 +235,20 @@ def _other_width(
     """The error of a first line with too many columns."""
     problem = f"{len(first)} column(s), but {len(names)} are needed"
     if names != TRIPLE:
-        return error(problem, f"keep these, or name them in a first line: {', '.join(names)}")
+        return error(
+            problem, remedy=f"keep these, or name them in a first line: {', '.join(names)}"
+        )
     index = first[0].strip() in ("", "0", "1", "Unnamed: 0") and len(first) == len(names) + 1
     if index:
         cells = [x.strip() for x in first[1:]]
         by_name = not first[0].strip() and all(cells) and not any("," in x for x in cells)
         choice = ",".join(cells if by_name else ("2", "3", "4"))
         problem += " (the first one looks like row numbers, as pandas writes them)"
-        return error(problem, f"say which by --columns {choice}")
+        return error(problem, remedy=f"say which by --columns {choice}")
     there = ", ".join(f"{i} {x[:30]!r}" for i, x in enumerate(first[:9], 1))
-    return error(f"{problem} ({there})", "say which by --columns HEAD,RELATION,TAIL, by number")
+    return error(
+        f"{problem} ({there})", remedy="say which by --columns HEAD,RELATION,TAIL, by number"
+    )
 
 
 def confirmed(plan: Plan, first: list[str], columns: Sequence[pa.ChunkedArray]) -> bool:

@@ -64,7 +64,7 @@ class KnowledgeGraph:
         Labels are sorted, so neither the order of the triples nor the format changes an id.
 
         Args:
-            source: a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped; rows
+            source: a TSV, CSV, Parquet, JSON lines or RDF file, also gzipped, or a folder of them; rows
                 (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
                 Arrow table.
             format: of a file, where its extension is not one of these; or a

@@ -70,7 +70,13 @@ def _is_header(table: Table, cells: npt.NDArray[np.bool_]) -> bool:
 def _kept(table: Table, rows: Ids) -> Table:
     """Some rows of a table, which still know their lines."""
     columns = tuple(column.take(pa.array(rows)) for column in table.columns)
-    return replace(table, columns=columns, line_of=lambda row: table.line_of(int(rows[row])))
+    file_of = table.file_of
+    return replace(
+        table,
+        columns=columns,
+        line_of=lambda row: table.line_of(int(rows[row])),
+        file_of=file_of and (lambda row: file_of(int(rows[row]))),
+    )
 
 
 def _error(table: Table, columns: Columns, rows: Ids, choice: bool) -> UnknownLabelError:

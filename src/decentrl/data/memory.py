@@ -130,7 +130,7 @@ def arrow_places(
             more = "" if place.memory or names != TRIPLE else ", or choose three by --columns"
             raise error(
                 f"{len(found)} column(s), but {len(names)} are needed",
-                f"give the columns {', '.join(names)}{more} (there are: {there})",
+                remedy=f"give the columns {', '.join(names)}{more} (there are: {there})",
             )
     reading = Reading(header="yes", columns=chosen)
     plan = plan_columns(found, names, reading, error)

@@ -1,7 +1,7 @@
 """Files, and what is in memory, to columns of labels.
 
-Files are TSV, CSV, Parquet, N-Triples, Turtle or SSSOM, each also gzipped. An error names the file,
-the line and what to do.
+Files are TSV, CSV, Parquet, JSON lines, RDF of any syntax or SSSOM, each also gzipped, or a folder
+of them. An error names the file, the line and what to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from decentrl.data.delimited import read_delimited
+from decentrl.data.folders import read_files
 from decentrl.data.headers import Reading, as_reading
+from decentrl.data.json_rows import is_linked_data, read_json_rows
 from decentrl.data.limits import Limit
 from decentrl.data.memory import Source, arrow_columns, arrow_places, first_line, read_memory
 from decentrl.data.rdf import read_rdf
@@ -60,7 +62,12 @@ def source_name(source: object, otherwise: str) -> str:
     return stem(Path(source)) if isinstance(source, str | PathLike) else otherwise
 
 
-def _read_file(file: Path, names: tuple[str, ...], reading: Reading) -> Table:
+def _read_file(file: Path, names: tuple[str, ...], reading: Reading, alone: bool = True) -> Table:
+    """The columns of a file or a folder of files; a file that is not ``alone`` may have no rows."""
+    if alone and file.is_dir():
+        return read_files(
+            file, names, reading.format, lambda one: _read_file(one, names, reading, alone=False)
+        )
     kind = format_of(file, reading.format)
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
@@ -69,11 +76,13 @@ def _read_file(file: Path, names: tuple[str, ...], reading: Reading) -> Table:
         return read_sssom(data, file, names)
     if kind == "parquet":
         return _read_parquet(data, file, names, reading)
-    return read_rdf(data, file, names, kind)
+    if kind == "jsonl" or (kind == "json" and not is_linked_data(data)):
+        return read_json_rows(data, file, names, kind, reading)
+    return read_rdf(data, file, names, "jsonld" if kind == "json" else kind, alone)
 
 
 def format_of(file: Path, format: str | None = None) -> str:
-    """One of tsv, csv, parquet, nt, ttl: as given, else by the extension; sssom for .sssom.tsv."""
+    """One of the values of FORMATS: as given, else by the extension; sssom for .sssom.tsv."""
     if format is None:
         if stem(file, extension=True).lower().endswith(".sssom.tsv"):
             return "sssom"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.folders import is_dataset
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.layouts import TRANSLATED, Task, find_file, read_folder
@@ -211,9 +212,16 @@ def as_graph_task(
     """The task of a graph, a file or a dataset, or a ready one as it is; see GraphTask.read."""
     if isinstance(source, GraphTask):
         return source
-    if isinstance(source, str | PathLike) and not Path(source).is_file():
+    if isinstance(source, str | PathLike) and not _has_files(Path(source)):
         return load_task(GraphTask, str(source))
     return GraphTask.read(source, valid, test, seed=seed)
+
+
+def _has_files(path: Path) -> bool:
+    """Whether this is a file of triples, or a folder of them that is not one of a dataset."""
+    if is_named(str(path)) or not path.is_dir():
+        return path.is_file()
+    return not is_dataset(path)
 
 
 def _normal(name: str) -> str:
