@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,49 @@ def test_stray_links_stop_nothing_if_that_is_wanted_and_odd_links_are_reported(
     assert "links: 1 right entity has several counterparts ('e4')" in done.out
     refused = decentrl(*graphs, "--unknown-links", "drop", "-o", tmp_path / "other")
     assert "no choice for --unknown-links: 'drop'; there are: error, skip" in refused.err
+
+
+def test_files_have_an_open_world_of_their_own(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    links = written(tmp_path / "links.tsv", *LINKS)
+    graphs = ("align", files["left"], files["left"], "--links", links, "--holdout", "0.5", *FAST)
+    done = decentrl(*graphs, "--open-world", "--json", "-o", tmp_path / "run")
+    results = json.loads(done.out)
+    assert results["open_world"]
+    unknown = [row for row in results["results"] if row["subset"] == "unknown"]
+    assert {row["n"] for row in unknown} == {2}  # a fifth of ten test links
+    assert "triples arrive after training" in done.err
+    alone = ("complete", files["left"], "--preset", "quick", "--set", "training.epochs=1")
+    done = decentrl(*alone, "--open-world", "--json", "-o", tmp_path / "graph")
+    assert json.loads(done.out)["open_world"]
+    # The run knows it by itself.
+    sources, _ = read_settings(tmp_path / "graph")
+    assert (sources.open_world, sources.dataset) == (True, "")
+
+
+def test_files_can_be_split_into_folders(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    done = decentrl("data", "split", files["left"], "-o", tmp_path / "one", "--share", "0.25")
+    assert "5 of 20 entities are new" in done.out
+    shown = json.loads(decentrl("data", "info", tmp_path / "one", "--open-world", "--json").out)
+    assert shown["new_entities"] == 5
+    both = ("data", "split", files["left"], files["left"], "--holdout", "0.5")
+    done = decentrl(*both, "--links", files["links"], "-o", tmp_path / "two")
+    assert "2 of 10 test links are new" in done.out
+    shown = json.loads(decentrl("data", "info", tmp_path / "two", "--open-world", "--json").out)
+    assert shown["open_world"]
+    refused = decentrl(*both, "-o", tmp_path / "three")
+    assert (refused.code, refused.err.count("--links")) == (2, 1)
+
+
+def test_what_to_do_about_missing_benchmarks_can_be_done(
+    decentrl: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DECENTRL_DATA", str(tmp_path))
+    monkeypatch.delenv("DECENTRL_DATA_URL", raising=False)
+    missing = decentrl("complete", "--dataset", "wn18", "-o", tmp_path / "run")
+    assert "run: decentrl data fetch wn18 --base-url ADDRESS, with the address of a" in missing.err
+    fetched = decentrl("data", "fetch", "wn18")
+    assert "there is no public server of these files: give --base-url" in fetched.err

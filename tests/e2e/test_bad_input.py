@@ -171,7 +171,16 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         ["complete", "--dataset", "world/cldr", "--format", "nt", "-o", "run"],
         "--format is about files; world/cldr comes as it is",
     ),
-    "an open world of files": ({}, [*ALIGN, "--open-world"], "--open-world needs --dataset"),
+    "an open world without links": (
+        {},
+        ["align", "left.tsv", "right.tsv", "--open-world", "-o", "run"],
+        "--open-world makes test links new; give --links",
+    ),
+    "an open world of too few links": (
+        {},
+        [*ALIGN, "--open-world"],
+        "a share of 0.2 of 1 test links is none; give a larger share or more data",
+    ),
     "nothing to resume": (
         {},
         ["align", "--resume", "-o", "run"],

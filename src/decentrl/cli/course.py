@@ -157,8 +157,9 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
     else:
         held = f"{len(task.graph.relations):,} relations, {triples} training, "
         held += f"{len(task.valid):,} validation and {len(task.test):,} test triples"
-        if task.auxiliary is not None:
-            held += f"; {len(task.auxiliary):,} arrive after training"
+    if task.auxiliary is not None:
+        later = sum(map(len, task.auxiliary)) if kind.two_graphs else len(task.auxiliary)
+        held += f"; {later:,} triples arrive after training"
     lines = [f"{task.name}: {entities} entities, {held}"]
     lines += [
         f"{side}{_count(duplicates, 'duplicate triple')} dropped"

@@ -33,7 +33,11 @@ Format = Annotated[
 ]
 Dataset = Annotated[str, Option(help="A dataset's name or folder instead of files (`data list`).")]
 OpenWorld = Annotated[
-    bool, Option("--open-world", help="Some test entities arrive after training.")
+    bool,
+    Option(
+        "--open-world",
+        help="Some test entities arrive after training; of files a fifth, chosen at random.",
+    ),
 ]
 Preset = Annotated[str, Option(help="A ready set of settings.")]
 Set = Annotated[
@@ -209,10 +213,9 @@ def _start(
             raise ConfigError(f"--{option} is about files; {dataset} comes as it is")
         if not dataset and not all(asked[name] for name in needed):
             raise ConfigError(f"give {words}, or --dataset NAME")
-        if asked["open_world"] and not dataset:
-            raise ConfigError(
-                "--open-world needs --dataset; `decentrl data split` makes such a folder"
-            )
+        linked = bool(dataset or asked.get("links", "given") or asked["test_links"])
+        if asked["open_world"] and not linked:
+            raise ConfigError("--open-world makes test links new; give --links or --test-links")
     from decentrl.cli.course import Plan
     from decentrl.data.headers import Reading
     from decentrl.runs.run import JOBS

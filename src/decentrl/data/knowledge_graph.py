@@ -64,9 +64,9 @@ class KnowledgeGraph:
         Labels are sorted, so neither the order of the triples nor the format changes an id.
 
         Args:
-            source: a TSV, CSV, Parquet, JSON lines or RDF file, also gzipped, or a folder of them; rows
-                (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
-                Arrow table.
+            source: a TSV, CSV, Parquet, JSON lines or RDF file, also gzipped, or a folder of them;
+                rows (head, relation, tail); a numpy array of them; a pandas or polars data frame
+                or an Arrow table.
             format: of a file, where its extension is not one of these; or a
                 :class:`~decentrl.data.headers.Reading`, which says more of how it is read.
             name_properties: IRIs of RDF properties whose values are names, besides

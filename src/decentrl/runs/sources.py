@@ -14,6 +14,7 @@ from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.links import UnknownLinks
 from decentrl.data.names import names_from_ids
+from decentrl.data.open_world import SHARE, split_alignment, split_graph
 from decentrl.data.registry import is_named, load_task
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
@@ -92,7 +93,7 @@ class Sources:
         )
         if self.holdout and links and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
-        return task
+        return split_alignment(task, SHARE, seed) if self.open_world else task
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ class GraphSources:
         else:
             held_out = self.valid or valid, self.test or self.holdout
             task = GraphTask.read(self.triples, *held_out, _reading(self), seed=seed)
+            task = split_graph(task, SHARE, seed) if self.open_world else task
         return replace(task, graph=_described(task.graph, self.names, ""))
 
 
