@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -133,6 +133,12 @@ def role_columns(header: Sequence[object], names: tuple[str, ...]) -> list[int] 
         return None
     places = [place for (place,) in found]
     return places if len(set(places)) == len(places) else None
+
+
+def relation_key(keys: Iterable[object]) -> object:
+    """The first of the keys that usually says what the relation is; None if there is none."""
+    words = _WORDS[TRIPLE][1] - {*"rp"}
+    return next((key for key in keys if plain_word(str(key)) in words), None)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class KnowledgeGraph:
 
         Args:
             source: a TSV, CSV, Parquet, JSON lines or RDF file, also gzipped, or a folder of them;
-                rows (head, relation, tail); a numpy array of them; a pandas or polars data frame
-                or an Arrow table.
+                rows (head, relation, tail); a numpy array of them; a pandas or polars data frame,
+                an Arrow table, or a graph of rdflib or networkx.
             format: of a file, where its extension is not one of these; or a
                 :class:`~decentrl.data.headers.Reading`, which says more of how it is read.
             name_properties: IRIs of RDF properties whose values are names, besides
@@ -94,9 +94,11 @@ class KnowledgeGraph:
         entities, relations = distinct_labels(tables, 0, 2), distinct_labels(tables, 1)
         literals = [table.literals for table in tables if table.literals is not None]
         found = of_literals(literals, entities, name_properties)
-        if found.left_out and (file := next(x.file for x in tables if x.literals is not None)):
+        if found.left_out:
+            first = next(x for x in tables if x.literals is not None)
+            place = f"the {first.memory}" if first.memory else f"{first.file}"
             warn_left_out(
-                f"{file}: {found.left_out:,} literals of what is in no triple were left out"
+                f"{place}: {found.left_out:,} literals of what is in no triple were left out"
             )
         counts = ReadCounts(literals=found.left_out)
         return cls(entities, relations, NO_TRIPLES, counts, found.names, found.attributes)

@@ -1,4 +1,4 @@
-"""Triples and links that are in memory: rows, arrays, data frames and Arrow tables.
+"""Triples and links that are in memory: rows, arrays, data frames, Arrow tables and graphs.
 
 Data frames are read through the Arrow PyCapsule interface, which pandas has since 2.2, so that
 neither pandas nor polars is imported.
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decentrl.data.foreign import graph_table
 from decentrl.data.headers import Reading, plan_columns, role_columns
 from decentrl.data.table import (
     ATTRIBUTE,
@@ -39,7 +40,7 @@ class ArrowStream(Protocol):
 Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | Table
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table.
 
-Or what was read of one already.
+Or a graph of rdflib or networkx, or what was read of one already.
 """
 
 
@@ -50,6 +51,8 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
     what = _ROWS.get(names, "triples")
     place = Table(Path(), (), lambda row: row, memory=what)
+    if (table := graph_table(source, names, place)) is not None:
+        return table
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             frame = pa.table(source)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +38,7 @@ _SYNTAXES = {
 }
 """By format the name in pyoxigraph, and the usual one."""
 _ON_LINES = ("nt", "nq")
+NAME_PROPERTY = "http://www.w3.org/2000/01/rdf-schema#label"
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
 
 
@@ -55,23 +57,6 @@ def read_rdf(
     if names not in (TRIPLE, LINK, NAME, ATTRIBUTE):
         raise InputError("an RDF file cannot be used here", file=file, remedy="give a TSV file")
     rows, numbers, literals = _statements(data, file, kind)
-    if names in (NAME, ATTRIBUTE):
-        return Table(file, tuple(literals.columns), lambda row: None, literals)
-    if not rows and alone:
-        found = len(literals)
-        problem = "all objects are literals" if found else "there is no statement in the file"
-        raise InputError(
-            problem, file=file, remedy="give statements whose object is an IRI or a blank node"
-        )
-    if names == LINK:
-        links = [i for i, row in enumerate(rows) if row[1] == SAME_AS]
-        if not links and alone:
-            raise InputError(
-                "no owl:sameAs statement",
-                file=file,
-                remedy=f"write links as <left> <{SAME_AS}> <right>",
-            )
-        rows, numbers = [rows[i][::2] for i in links], [numbers[i] for i in links]
 
     def line_of(row: int) -> int | None:
         """N-Triples and N-Quads have a statement on a line."""
@@ -80,8 +65,41 @@ def read_rdf(
         lines = [x.strip() for x in data.split(b"\n")]
         return [i for i, x in enumerate(lines, 1) if x and x[:1] != b"#"][numbers[row]]
 
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return Table(file, string_columns(columns), line_of, literals)
+    return resource_table(rows, literals, names, Table(file, (), line_of), alone)
+
+
+def resource_table(
+    rows: list[tuple[str, ...]],
+    literals: pa.Table,
+    names: tuple[str, ...],
+    place: Table,
+    alone: bool = True,
+) -> Table:
+    """The table of statements between resources, with those about literals beside them.
+
+    Args:
+        rows: head, relation and tail.
+        place: names their source in errors, and the line of a row.
+    """
+    if names in (NAME, ATTRIBUTE):
+        return replace(place, columns=tuple(literals.columns), literals=literals)
+    if not rows and alone:
+        problem = "all objects are literals" if len(literals) else "there is no statement in it"
+        raise place.error(problem, remedy="give statements whose object is an IRI or a blank node")
+    if names != LINK:
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        return replace(place, columns=string_columns(columns), literals=literals)
+    links = [i for i, row in enumerate(rows) if row[1] == SAME_AS]
+    if not links and alone:
+        remedy = f"write links as <left> <{SAME_AS}> <right>"
+        raise place.error("no owl:sameAs statement", remedy=remedy)
+    columns = zip(*(rows[i][::2] for i in links), strict=True) if links else [()] * len(names)
+    return replace(
+        place,
+        columns=string_columns(columns),
+        literals=literals,
+        line_of=lambda row: place.line_of(links[row]),
+    )
 
 
 def _statements(
