@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from decentrl.errors import DecentRLError as DecentRLError
     from decentrl.errors import DecentRLWarning as DecentRLWarning
     from decentrl.errors import DivergedError as DivergedError
+    from decentrl.errors import FormatWarning as FormatWarning
     from decentrl.errors import InputError as InputError
     from decentrl.errors import MissingExtraError as MissingExtraError
     from decentrl.errors import NotFittedError as NotFittedError
-    from decentrl.errors import ReadingWarning as ReadingWarning
     from decentrl.errors import UnknownLabelError as UnknownLabelError
     from decentrl.predictor import Predictor as Predictor
     from decentrl.storage.interchange import write_alignment as write_alignment
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "BundleError ConfigError DecentRLError DecentRLWarning DivergedError InputError "
-    "MissingExtraError NotFittedError ReadingWarning UnknownLabelError"
+    "MissingExtraError NotFittedError FormatWarning UnknownLabelError"
 )
 _HOMES = {
     "Aligner": "decentrl.aligner",

@@ -90,8 +90,8 @@ class DecentRLWarning(UserWarning):
     """A part of the input was left out, or read in a way that it does not say itself."""
 
 
-class ReadingWarning(DecentRLWarning):
-    """How a file was read where it does not say so itself."""
+class FormatWarning(DecentRLWarning):
+    """How a file was read or written where that does not go without saying."""
 
 
 def warn_left_out(message: str, kind: type[DecentRLWarning] = DecentRLWarning) -> None:
@@ -102,9 +102,9 @@ def warn_left_out(message: str, kind: type[DecentRLWarning] = DecentRLWarning) -
     warnings.warn(message, kind, stacklevel=level)
 
 
-def warn_read(message: str) -> None:
-    """Give a :class:`ReadingWarning`; the command line prints it."""
-    warn_left_out(message, ReadingWarning)
+def warn_format(message: str) -> None:
+    """Give a :class:`FormatWarning`; the command line prints it."""
+    warn_left_out(message, FormatWarning)
 
 
 _NO_MEMORY = re.compile(r"out of memory|(alloc|reserve)\w* memory|bad_alloc", re.IGNORECASE)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from decentrl.runs.run import read_settings
+from decentrl.training import loop
 
 Command = Callable[..., Any]
 TRIPLES = [(f"e{i}", "r", f"e{(i + step) % 20}") for i in range(20) for step in (1, 2)]
@@ -142,3 +143,91 @@ def test_what_to_do_about_missing_benchmarks_can_be_done(
     assert "run: decentrl data fetch wn18 --base-url ADDRESS, with the address of a" in missing.err
     fetched = decentrl("data", "fetch", "wn18")
     assert "there is no public server of these files: give --base-url" in fetched.err
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_an_interruption_says_what_there_is_to_go_on_from(
+    decentrl: Command,
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoint: bool,
+) -> None:
+    run, original, epochs = tmp_path / "run", loop._one_epoch, [0]
+
+    def one_epoch(*arguments: Any) -> float:
+        epochs[0] += 1
+        if epochs[0] == 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    often = ("--set", "training.checkpoint_every=0") if checkpoint else ()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_one_epoch", one_epoch)
+        graphs = ("align", files["left"], files["left"], "--links", files["links"])
+        done = decentrl(*graphs, *FAST, *often, "-o", run)
+    assert done.code == 130
+    said = "goes on from the last checkpoint" if checkpoint else "before the first checkpoint"
+    assert said in done.err
+    shown = decentrl("info", run)
+    assert shown.code == 0
+    assert f"{run}: alignment, begun and not finished" in shown.out
+    assert f"left {files['left']}" in shown.out
+    kept = "a checkpoint is there" if checkpoint else "no checkpoint yet"
+    assert f"epochs done: 1; {kept}" in shown.out
+    facts = json.loads(decentrl("info", run, "--json").out)
+    assert (facts["finished"], facts["checkpoint"], facts["epochs"]) == (False, checkpoint, 1)
+    assert facts["resume"] == f"decentrl align --resume -o {run}"
+    assert decentrl("align", "--resume", "-o", run).code == 0
+    # The report names what began the run.
+    page = (run / "report.html").read_text("utf-8")
+    assert "--preset tiny" in page
+    assert "--resume" not in page
+
+
+def test_an_interruption_before_training_leaves_nothing_to_go_on_with(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("decentrl.runs.run.read_task", interrupted)
+    done = decentrl("align", files["left"], files["left"], *FAST, "-o", tmp_path / "run")
+    assert done.code == 130
+    assert done.err == "interrupted before the training; nothing of this run is kept\n"
+
+
+def test_a_run_of_several_seeds_names_them(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    graphs = ("align", files["left"], files["left"], "--links", files["links"], *FAST)
+    assert decentrl(*graphs, "--seeds", "2", "-o", run).code == 0
+    for command in ("match", "evaluate", "log"):
+        done = decentrl(command, run)
+        assert done.code == 2
+        assert f"a run of several seeds; give one of them: {run}/seed-0, {run}/seed-1" in done.err
+    assert decentrl("info", run).code == 0
+    (run / "results.json").unlink()
+    (run / "seed-1" / "results.json").unlink()
+    shown = decentrl("info", run).out
+    assert "seeds begun: 2, finished: 1" in shown
+
+
+def test_a_label_with_a_line_end_does_not_stop_an_export(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd.csv"
+    odd.write_text("".join(f"{h},{r},{t}\n" for h, r, t in TRIPLES) + '"two\nlines",r,e1\n')
+    run = tmp_path / "run"
+    graphs = ("align", odd, files["left"], "--links", files["links"], *FAST, "-o", run)
+    assert decentrl(*graphs).code == 0
+    done = decentrl("match", run, "-o", tmp_path / "m.tsv")
+    assert done.code == 0
+    assert "1 row(s) with a tab or line end in a label" in done.err
+    assert "two\\nlines\t" in (tmp_path / "m.tsv").read_text()
+    done = decentrl("match", run)
+    assert "two\\nlines\t" in done.out
+    done = decentrl("export", run, "--side", "left", "-o", tmp_path / "v.npy")
+    assert done.code == 0
+    assert "two\\nlines" in (tmp_path / "v.labels.txt").read_text().splitlines()

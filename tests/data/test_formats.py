@@ -15,7 +15,7 @@ from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.readers import read_table
 from decentrl.data.registry import as_graph_task
 from decentrl.data.table import LINK, NAME
-from decentrl.errors import InputError, ReadingWarning
+from decentrl.errors import FormatWarning, InputError
 
 E = "http://example.org/"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -160,11 +160,11 @@ def folder_of(folder: Path) -> Path:
 
 def test_a_folder_of_files_is_one_graph(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "graph")
-    with pytest.warns(ReadingWarning, match=r"graph: 4 file\(s\) read, 1 others left out"):
+    with pytest.warns(FormatWarning, match=r"graph: 4 file\(s\) read, 1 others left out"):
         graph = KnowledgeGraph.read(folder)
     assert len(graph.triples) == 4
     assert {name for id in range(5) for name, _ in graph.names.of(id)} == {"Dora", "Emil"}
-    with pytest.warns(ReadingWarning):
+    with pytest.warns(FormatWarning):
         task = as_graph_task(folder, test=0.0)
     assert task.name == "graph"
 
@@ -177,11 +177,11 @@ def test_an_error_names_the_file_and_the_line_inside_the_folder(tmp_path: Path) 
     graphs = [(x, "r", y) for x, y in ("ab", "bc", "ca")]
     others = [tuple(x.upper() for x in row) for row in graphs]
     with (
-        pytest.warns(ReadingWarning),
+        pytest.warns(FormatWarning),
         pytest.raises(InputError, match=r"2\.tsv:2: 'no' is no entity"),
     ):
         AlignmentTask.read(graphs, others, folder)
-    with pytest.warns(ReadingWarning):
+    with pytest.warns(FormatWarning):
         task = AlignmentTask.read(graphs, others, folder, unknown_links="skip")
     assert len(task.train) == 2
     (folder / "3.tsv").write_text("x\n")

@@ -14,7 +14,7 @@ from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.readers import read_table
 from decentrl.data.table import ATTRIBUTE, LINK, NAME, TRIPLE
-from decentrl.errors import ConfigError, InputError, ReadingWarning
+from decentrl.errors import ConfigError, FormatWarning, InputError
 
 ROWS = [("a", "r", "b"), ("b", "r", "c"), ("c", "s", "a")]
 LINKS = [("a", "A"), ("b", "B"), ("c", "C")]
@@ -45,7 +45,7 @@ def test_names_of_columns_above_triples_are_left_out_and_said(
     tmp_path: Path, header: tuple[str, ...]
 ) -> None:
     file = written(tmp_path / "g.tsv", [header, *ROWS])
-    with pytest.warns(ReadingWarning, match=r"g\.tsv: the first line is taken for .*--header no"):
+    with pytest.warns(FormatWarning, match=r"g\.tsv: the first line is taken for .*--header no"):
         assert read(file) == ROWS
     assert read(file, header="no") == [header, *ROWS]
     assert read(file, header="yes") == ROWS
@@ -84,7 +84,7 @@ def test_no_triple_of_a_connected_file_is_lost(
 
 def test_a_first_line_apart_from_many_others_is_read_and_said(tmp_path: Path) -> None:
     rows = [("country", "has", "city"), *ROWS * 4]
-    with pytest.warns(ReadingWarning, match="shares nothing with the others and is read as a trip"):
+    with pytest.warns(FormatWarning, match="shares nothing with the others and is read as a trip"):
         assert read(written(tmp_path / "g.tsv", rows)) == rows
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -111,13 +111,13 @@ def test_links_names_and_attributes_have_headers_too(
     mark: str,
 ) -> None:
     file = written(tmp_path / ("x.csv" if mark == "," else "x.tsv"), [header, *rows], mark)
-    with pytest.warns(ReadingWarning, match="taken for names of columns"):
+    with pytest.warns(FormatWarning, match="taken for names of columns"):
         assert read(file, names) == rows
 
 
 def test_columns_are_found_by_what_they_are_usually_called(tmp_path: Path) -> None:
     rows = [("type", "weight", "target", "source"), ("r", "1", "b", "a"), ("r", "", "c", "b")]
-    with pytest.warns(ReadingWarning):
+    with pytest.warns(FormatWarning):
         assert read(written(tmp_path / "g.csv", rows, ",")) == ROWS[:2]
     frame = pd.DataFrame(rows[1:], columns=rows[0])
     assert rows_of(KnowledgeGraph.read(frame)) == set(ROWS[:2])
@@ -175,7 +175,7 @@ def test_names_of_columns_need_a_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "mark"), [("g.csv", ";"), ("g.txt", ","), ("g.csv", "\t"),
                                             ("g.tsv", "|")])  # fmt: skip
 def test_other_separators_are_found_out_and_said(tmp_path: Path, name: str, mark: str) -> None:
-    with pytest.warns(ReadingWarning, match="columns are separated by .*, as the lines show"):
+    with pytest.warns(FormatWarning, match="columns are separated by .*, as the lines show"):
         assert read(written(tmp_path / name, ROWS, mark)) == ROWS
     separator = "tab" if mark == "\t" else mark
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ import pytest
 
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.links import several
-from decentrl.errors import ConfigError, ReadingWarning, UnknownLabelError
+from decentrl.errors import ConfigError, FormatWarning, UnknownLabelError
 
 LEFT = [(f"a{i}", "r", f"a{(i + 1) % 9}") for i in range(9)]
 RIGHT = [(f"b{i}", "r", f"b{(i + 1) % 9}") for i in range(9)]
@@ -39,7 +39,7 @@ def test_the_error_counts_all_of_them_and_lists_the_first_five(tmp_path: Path) -
 
 def test_skipped_ones_are_counted_and_the_rest_is_as_it_was(tmp_path: Path) -> None:
     file = written(tmp_path / "links.tsv", STRAY)
-    with pytest.warns(ReadingWarning, match="6 of 15 links name unknown .*: 'a0' – 'x1' .line 1"):
+    with pytest.warns(FormatWarning, match="6 of 15 links name unknown .*: 'a0' – 'x1' .line 1"):
         found = task(file, unknown_links="skip")
     assert found.train.tolist() == task(GOOD).train.tolist()
 
@@ -47,7 +47,7 @@ def test_skipped_ones_are_counted_and_the_rest_is_as_it_was(tmp_path: Path) -> N
 def test_a_later_error_still_names_its_line(tmp_path: Path) -> None:
     test = written(tmp_path / "test.tsv", [("q", "b0"), ("a8", "b7"), ("a1", "b1")])
     with (
-        pytest.warns(ReadingWarning),
+        pytest.warns(FormatWarning),
         pytest.raises(ValueError, match=r"test\.tsv:3: this test link is also a training link"),
     ):
         AlignmentTask.read(LEFT, RIGHT, GOOD[:3], test, unknown_links="skip")
@@ -55,7 +55,7 @@ def test_a_later_error_still_names_its_line(tmp_path: Path) -> None:
 
 def test_all_unknown_is_an_error() -> None:
     with (
-        pytest.warns(ReadingWarning),
+        pytest.warns(FormatWarning),
         pytest.raises(UnknownLabelError, match="no link is between entities of both graphs"),
     ):
         task([("x", "b1"), ("y", "b2")], unknown_links="skip")
@@ -63,7 +63,7 @@ def test_all_unknown_is_an_error() -> None:
 
 def test_a_first_line_that_alone_names_nothing_is_a_header(tmp_path: Path) -> None:
     file = written(tmp_path / "links.tsv", [("ours", "theirs"), *GOOD])
-    with pytest.warns(ReadingWarning, match=r"\('ours', 'theirs'\) names no entity of either"):
+    with pytest.warns(FormatWarning, match=r"\('ours', 'theirs'\) names no entity of either"):
         assert len(task(file).train) == len(GOOD)
     for bad in ([("ours", "b1"), *GOOD], [("ours", "theirs"), *GOOD, ("q", "z")]):
         with pytest.raises(UnknownLabelError, match=r"links\.tsv:1: 'ours'"):

@@ -90,11 +90,11 @@ def run_app(app: Callable[[], object]) -> None:
     """Run a command; one clear line and exit code 2 for anything that goes wrong."""
     from decentrl.cli.streams import DEBUG
     from decentrl.data.called import printable
-    from decentrl.errors import DecentRLWarning, ReadingWarning, line_of
+    from decentrl.errors import DecentRLWarning, FormatWarning, line_of
 
     # Commands print what was left out in lines of their own.
     warnings.simplefilter("ignore", DecentRLWarning)
-    warnings.simplefilter("always", ReadingWarning)
+    warnings.simplefilter("always", FormatWarning)
     warnings.showwarning = _show_note(warnings.showwarning)
     try:
         app()
@@ -113,10 +113,10 @@ def run_app(app: Callable[[], object]) -> None:
 def _show_note(otherwise: Callable[..., None]) -> Callable[..., None]:
     """Print how a file was read as one line; other warnings are shown ``otherwise``."""
     from decentrl.data.called import printable
-    from decentrl.errors import ReadingWarning
+    from decentrl.errors import FormatWarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
-        if not issubclass(category, ReadingWarning):
+        if not issubclass(category, FormatWarning):
             return otherwise(message, category, *where)
         line = printable(str(message)).replace("\n", r"\n")
         print(f"note: {line}", file=sys.stderr)

@@ -21,9 +21,10 @@ from decentrl.cli.printers import PRINTERS
 from decentrl.data.links import several
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
-from decentrl.runs.folder import RESULTS, making, refuse_existing, tidy
+from decentrl.runs.folder import CONFIG, RESULTS, making, refuse_existing, tidy
 from decentrl.runs.report.collect import pick_samples
 from decentrl.runs.sources import Grown, whole_path, whole_paths
+from decentrl.runs.unfinished import has_checkpoint
 from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
@@ -53,11 +54,19 @@ class Plan:
         try:
             self._run()
         except KeyboardInterrupt:  # typer would end here without a word
-            text = "interrupted; `--resume` goes on from the last checkpoint"
+            text = f"interrupted{self._way_on()}"
             if (aside := self.output / ASIDE).is_dir():
                 text += f"; until it has finished, the run that was here is in {aside}"
             typer.echo(text, err=True)
             raise typer.Exit(130) from None
+
+    def _way_on(self) -> str:
+        """What there is to go on from after an interruption."""
+        if any(map(has_checkpoint, self.folders)):
+            return "; `--resume` goes on from the last checkpoint"
+        if any((folder / CONFIG).exists() for folder in self.folders):
+            return " before the first checkpoint; `--resume` begins the training again"
+        return " before the training; nothing of this run is kept"
 
     @property
     def folders(self) -> list[Path]:

@@ -19,7 +19,7 @@ import pyarrow.csv
 
 from decentrl.data.headers import AS_IT_IS, Plan, Reading, confirmed, doubt, plan_columns
 from decentrl.data.table import MAY_BE_EMPTY, NAME, TRIPLE, Table, fitting, string_columns
-from decentrl.errors import InputError, warn_read
+from decentrl.errors import InputError, warn_format
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_delimited(
     elif reading.header == "auto" and not plan.skip and names == TRIPLE:
         plan = replace(plan, note=doubt(columns))
     for note in filter(None, (marks.note, plan.note)):
-        warn_read(f"{file}: {note}")
+        warn_format(f"{file}: {note}")
     if not quoted:
         return Table(file, columns, lambda row: row + 1 + plan.skip)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from decentrl.data.limits import Limit
 from decentrl.data.table import FORMATS, LINK, TRIPLE, Table, stem
-from decentrl.errors import InputError, warn_read
+from decentrl.errors import InputError, warn_format
 
 DATASET_FILES = ("triples_1", "rel_triples_1", "train")
 """What the files of datasets are called; all of such a folder would be their test triples, too."""
@@ -52,7 +52,7 @@ def read_files(
         size += sum(column.nbytes for column in tables[-1].columns)
         limit.check(size)
     rest = f", {len(there) - len(files):,} others left out" if len(files) < len(there) else ""
-    warn_read(f"{folder}: {len(files):,} file(s) read{rest}")
+    warn_format(f"{folder}: {len(files):,} file(s) read{rest}")
     return _joined(folder, tables)
 
 

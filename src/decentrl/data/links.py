@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from decentrl.data.table import Columns, Table, row_ids, unknown_cells
 from decentrl.data.vocabulary import Ids
-from decentrl.errors import ConfigError, UnknownLabelError, warn_read
+from decentrl.errors import ConfigError, UnknownLabelError, warn_format
 
 UnknownLinks = Literal["error", "skip"]
 SHOWN = 5
@@ -35,7 +35,7 @@ def known_links(table: Table, columns: Columns, unknown: str = "", header: str =
         return table
     if header == "auto" and _is_header(table, cells):
         said = ", ".join(repr(column[0].as_py()) for column in table.columns)
-        warn_read(
+        warn_format(
             f"{table.file}: the first line ({said}) names no entity of either graph and is taken "
             "for names of columns; --header no reads it as data"
         )
@@ -47,7 +47,7 @@ def known_links(table: Table, columns: Columns, unknown: str = "", header: str =
     if unknown != "skip":
         raise _error(table, columns, rows, choice=bool(unknown))
     place = f"the {table.memory}" if table.memory else str(table.file)
-    warn_read(
+    warn_format(
         f"{place}: {len(rows):,} of {len(table):,} links name unknown entities and are left out: "
         + _some(table, rows)
     )
