@@ -75,6 +75,15 @@ def test_what_cannot_be_read_is_one_line_with_the_remedy(
     assert done.err.count("\n") == 1 + done.err.count("note: ")
 
 
+def test_the_columns_of_the_two_graphs_may_differ(
+    decentrl: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    graphs = ("align", files["left"], files["index"], "--links", files["links"], *FAST)
+    where = ("--columns", "subject,predicate,object", "--right-columns", "one,kind,other")
+    done = decentrl(*graphs, *where, "-o", tmp_path / "run")
+    assert "left-index: 20 + 20 entities, 40 + 40 triples" in done.out
+
+
 def test_how_files_are_read_is_not_about_datasets(decentrl: Command, tmp_path: Path) -> None:
     done = decentrl("align", "--dataset", "world", "--header", "no", "-o", tmp_path / "run")
     assert (done.code, done.err) == (2, "error: --header is about files; world comes as it is\n")

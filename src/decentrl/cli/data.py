@@ -19,7 +19,10 @@ app = Typer(
     no_args_is_help=True,
 )
 
-Dataset = Annotated[str, Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")]
+Dataset = Annotated[
+    str,
+    Argument(metavar="NAME|FOLDER|FILE", help="A dataset's name or folder, or a file of triples."),
+]
 
 
 @app.command("list")
@@ -49,10 +52,14 @@ def info(
     open_world: Annotated[bool, Option("--open-world", help="With the open-world split.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
-    from decentrl.data.registry import load_dataset
+    """What is in a dataset or a file of triples: entities, relations, triples, links, degrees."""
+    from decentrl.data.graph_task import GraphTask
+    from decentrl.data.registry import is_source, load_dataset
 
-    facts = _facts(load_dataset(name, open_world))
+    if not open_world and is_source(name):
+        facts = _facts(GraphTask.read(name, 0.0, 0.0))
+    else:
+        facts = _facts(load_dataset(name, open_world))
     if as_json:
         print_json(facts)
         return
@@ -66,10 +73,7 @@ def info(
 
 @app.command()
 def split(
-    name: Annotated[
-        str,
-        Argument(metavar="NAME|FOLDER|FILE", help="A dataset, or a file of triples."),
-    ],
+    name: Dataset,
     output: Annotated[str, Option("--output", "-o", help="The new folder.")],
     right: Annotated[
         str, Argument(metavar="[RIGHT]", help="A second file, to align with the first one.")

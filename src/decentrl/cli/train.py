@@ -49,7 +49,7 @@ Seeds = Annotated[
     int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0, max=1000)
 ]
 
-READING = ("format", "header", "columns", "separator", "unknown_links")
+READING = ("format", "header", "columns", "separator", "unknown_links", "right_columns")
 """Options about how files are read."""
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
@@ -92,6 +92,10 @@ def align(  # long, as its options and their help are in it
     format: Format = "",
     header: Header = "auto",
     columns: Columns = "",
+    right_columns: Annotated[
+        str,
+        Option(metavar="HEAD,RELATION,TAIL", help="Those of RIGHT, if they are called otherwise."),
+    ] = "",
     separator: Separator = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,

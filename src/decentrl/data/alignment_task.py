@@ -99,6 +99,7 @@ class AlignmentTask:
         valid_links: Source | None = None,
         format: str | Reading | None = None,
         *,
+        right_format: str | Reading | None = None,
         unknown_links: UnknownLinks = "error",
     ) -> AlignmentTask:
         """Read two graphs and their links, from files or memory.
@@ -106,11 +107,12 @@ class AlignmentTask:
         Links are two columns of a TSV, CSV or Parquet file, owl:sameAs statements of an RDF file,
         rows (left, right), an array or a data frame. ``format`` overrides the extensions of the
         graphs' files; as a :class:`~decentrl.data.headers.Reading` it says more of how they are
-        read, of which ``header`` is about the links, too. With ``unknown_links="skip"`` links that
+        read, of which ``header`` is about the links, too. ``right_format`` is that of the right graph where it
+        is another one. With ``unknown_links="skip"`` links that
         name unknown entities are left out, with a warning; else they are an error.
         """
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
-        graphs = as_graph(left, format), as_graph(right, format)
+        graphs = as_graph(left, format), as_graph(right, right_format or format)
         task = cls(name, *graphs, train=NO_LINKS, valid=NO_LINKS, test=NO_LINKS)
         sets = DisjointSets("link", task.link_columns)
         how = Reading(header=as_reading(format).header)

@@ -73,7 +73,7 @@ def as_reading(format: str | Reading | None) -> Reading:
 
 # What columns are called in the wild, by what they are; compared without case and punctuation.
 _START = """
-    head h subject s subj source src from start head_id subject_id source_id from_id start_id
+    head h subject s subj source src from origin start head_id subject_id source_id from_id start_id
     head_entity start_node source_node node1 node_1 entity1 entity_1 ent1 e1 id1"""
 _END = """
     tail t object o obj target tgt dst dest destination to end tail_id object_id target_id to_id

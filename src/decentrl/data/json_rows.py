@@ -44,28 +44,36 @@ def read_json_rows(
 def _values(data: bytes, file: Path, kind: str) -> Iterator[tuple[int | None, Any]]:
     """The rows, with their lines where each has one."""
     data = data.removeprefix(_BOM)
-    if data.lstrip().startswith(b"{"):
-        kind = "jsonl"
-    remedy = "correct the line" if kind == "jsonl" else "correct it, or give JSON lines (.jsonl)"
-    for line, text in enumerate(data.split(b"\n") if kind == "jsonl" else [data], 1):
-        if not text.strip():
-            continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            place = line if kind == "jsonl" else getattr(error, "lineno", None)
-            what = str(error).split(": line")[0][:100]
-            raise InputError(
-                f"this is not JSON ({what})", file=file, line=place, remedy=remedy
-            ) from None
-        if kind == "jsonl":
-            yield line, value
-        elif isinstance(value, list):
-            yield from ((None, row) for row in value)
-        else:
-            raise InputError(
-                "this is no list of rows", file=file, remedy="give JSON lines (.jsonl)"
-            )
+    if kind == "json" and not (data.lstrip().startswith(b"{") and _is_lines(data)):
+        value = _parsed(data, file, None, "correct it, or give JSON lines (.jsonl)")
+        if not isinstance(value, list):
+            remedy = "give a list of rows, JSON lines (.jsonl) or JSON-LD"
+            raise InputError("this is no list of rows", file=file, remedy=remedy)
+        yield from ((None, row) for row in value)
+        return
+    for line, text in enumerate(data.split(b"\n"), 1):
+        if text.strip():
+            yield line, _parsed(text, file, line, "correct the line")
+
+
+def _is_lines(data: bytes) -> bool:
+    """Whether the first of several lines of a text is a JSON value of its own."""
+    first, _, others = data.strip().partition(b"\n")
+    try:
+        return bool(json.loads(first) and others)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _parsed(text: bytes, file: Path, line: int | None, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        place = line or getattr(error, "lineno", None)
+        what = str(error).split(": line")[0][:100]
+        raise InputError(
+            f"this is not JSON ({what})", file=file, line=place, remedy=remedy
+        ) from None
 
 
 def _keys(

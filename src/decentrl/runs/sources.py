@@ -27,7 +27,7 @@ IDS, TRANSLATED, BOTH = "ids", "translated", "ids+translated"
 NONE = "none"
 NAME_WORDS = (IDS, NONE, TRANSLATED, BOTH)
 """What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
-HOW = ("format", "header", "columns", "separator", "unknown_links")
+HOW = ("format", "header", "columns", "separator", "unknown_links", "right_columns")
 """Those of the sources that say how files are read."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
@@ -55,6 +55,7 @@ class Sources:
     left_attributes: str = ""
     right_attributes: str = ""
     unknown_links: UnknownLinks = "error"
+    right_columns: str = ""
     format: str = ""
     header: str = "auto"
     columns: str = ""
@@ -82,6 +83,7 @@ class Sources:
                 task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
+        right = Reading.of(columns=self.right_columns).columns
         task = AlignmentTask.read(
             self.left,
             self.right,
@@ -89,6 +91,7 @@ class Sources:
             self.test_links or None,
             self.valid_links or None,
             _reading(self),
+            right_format=replace(_reading(self), columns=right) if right else None,
             unknown_links=self.unknown_links,
         )
         if self.holdout and links and not len(task.test):
