@@ -107,9 +107,9 @@ class AlignmentTask:
         Links are two columns of a TSV, CSV or Parquet file, owl:sameAs statements of an RDF file,
         rows (left, right), an array or a data frame. ``format`` overrides the extensions of the
         graphs' files; as a :class:`~decentrl.data.headers.Reading` it says more of how they are
-        read, of which ``header`` is about the links, too. ``right_format`` is that of the right graph where it
-        is another one. With ``unknown_links="skip"`` links that
-        name unknown entities are left out, with a warning; else they are an error.
+        read, of which ``header`` is about the links, too. ``right_format`` is that of the right
+        graph where it is another one. With ``unknown_links="skip"`` links that name unknown
+        entities are left out, with a warning; else they are an error.
         """
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
         graphs = as_graph(left, format), as_graph(right, right_format or format)

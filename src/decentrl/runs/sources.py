@@ -83,7 +83,7 @@ class Sources:
                 task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
-        right = Reading.of(columns=self.right_columns).columns
+        chosen = Reading.of(columns=self.right_columns).columns
         task = AlignmentTask.read(
             self.left,
             self.right,
@@ -91,7 +91,7 @@ class Sources:
             self.test_links or None,
             self.valid_links or None,
             _reading(self),
-            right_format=replace(_reading(self), columns=right) if right else None,
+            right_format=replace(_reading(self), columns=chosen) if chosen else None,
             unknown_links=self.unknown_links,
         )
         if self.holdout and links and not len(task.test):
