@@ -351,6 +351,11 @@ def test_who_finds_everybody_taken_has_no_match(
 # One match for each, or none
 
 
+def test_one_label_needs_no_list(unsure: Aligner) -> None:
+    label = unsure.match()[0]["left"]
+    assert unsure.match(label).equals(unsure.match([label]))
+
+
 def test_nearest_gives_everybody_somebody(unsure: Aligner) -> None:
     table = unsure.match()
     assert table.equals(unsure.match(assign="nearest"))

@@ -162,7 +162,7 @@ class Aligner(GrowingModel[AlignmentState]):
 
     def match(
         self,
-        entities: Sequence[str] | None = None,
+        entities: Sequence[str] | str | None = None,
         *,
         top: int = 1,
         side: Side = "left",
@@ -181,7 +181,7 @@ class Aligner(GrowingModel[AlignmentState]):
         questions about some entities take one pass over the candidates.
 
         Args:
-            entities: identifiers or names of entities of ``side``.
+            entities: identifiers or names of entities of ``side``, or one of them.
             top: how many for each.
             matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
             assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
@@ -204,7 +204,7 @@ class Aligner(GrowingModel[AlignmentState]):
         if entities is None:
             listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
         else:
-            listed = entity_ids(own, entities)
+            listed = entity_ids(own, entities, self.growing.sides)
         there = own.has_vector().numpy()[listed]
         confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
         asked = None if entities is None else listed[there]

@@ -35,7 +35,7 @@ from decentrl.cli.options import (
     open_test,
 )
 from decentrl.cli.output import TABLES, check_output
-from decentrl.cli.printers import PRINTERS, relation_table
+from decentrl.cli.printers import PRINTERS, print_unfinished, relation_table
 from decentrl.data.called import NAME, called
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
@@ -193,10 +193,14 @@ def predict(
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of, how good it was when trained, and how much was added since."""
     from decentrl.cli.grow import count_added
+    from decentrl.runs.unfinished import describe_unfinished
     from decentrl.storage.bundle import open_bundle, read_card
     from decentrl.storage.card import QUALITY
     from decentrl.storage.kinds import kind_about
 
+    if (facts := describe_unfinished(run)) is not None:
+        print_json(facts) if as_json else print_unfinished(wide_console(), run, facts)
+        return
     results = read_results(run)
     opened = open_bundle(run) if (run / "bundle").is_dir() else None
     if since := count_added(run, opened) if opened else {}:

@@ -12,7 +12,18 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from decentrl.cli.console import plain_table, print_json, print_lines, wide_console
-from decentrl.cli.options import Device, Json, Links, Run, Triples, open_sides, open_test
+from decentrl.cli.options import (
+    Columns,
+    Device,
+    Header,
+    Json,
+    Links,
+    Run,
+    Separator,
+    Triples,
+    open_sides,
+    open_test,
+)
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
@@ -49,6 +60,9 @@ def add(  # long, as its options and their help are in it
             "(made of identifiers); default: those in the file of triples."
         ),
     ] = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    separator: Separator = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -60,10 +74,12 @@ def add(  # long, as its options and their help are in it
 
     decentrl add run tuesday.tsv --side left
     """
+    from decentrl.data.headers import Reading
     from decentrl.data.readers import read_table
-    from decentrl.data.table import column_ids
+    from decentrl.data.table import TRIPLE, column_ids
     from decentrl.runs.sources import load_model
 
+    reading = Reading.of("", header, columns, separator)
     opened, where = open_sides(run, write=True, side=side)
     two_graphs = opened.kind.two_graphs
     if two_graphs and not where:
@@ -71,7 +87,9 @@ def add(  # long, as its options and their help are in it
     console = wide_console(stderr=as_json)
     added: list[dict[str, Any]] = []
     try:
-        tables = [read_table(file) for file in files]  # all, before the first is added
+        tables = [
+            read_table(file, TRIPLE, reading) for file in files
+        ]  # all, before the first is added
         with load_model(opened, device, durable=True) as model:
             # In prediction nothing but an embedding is then left to make a vector of.
             alone = not two_graphs and model.config.model.encoder == "none"

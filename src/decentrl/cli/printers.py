@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,6 +31,24 @@ class Printer:
     samples: Callable[[Sequence[Results]], Table]
     next_step: str  # what to do with the RUN
     finish: str  # what comes after training
+
+
+def print_unfinished(console: Console, run: Path, facts: Results) -> None:
+    """What there is of a run that has not finished, and how to go on with it."""
+    data = ", ".join(f"{name} {value}" for name, value in facts["data"].items())
+    stage = f" of {facts['stage']}" if "stage" in facts else ""
+    kept = "a checkpoint is there" if facts["checkpoint"] else "no checkpoint yet"
+    lines = [
+        f"{run}: {facts['task']}, begun and not finished (unless it is training now)",
+        f"- preset {facts['preset']}, seed {facts['seed']}; {data}",
+        f"- epochs done: {facts['epochs']}{stage}; {kept}",
+        f"- go on by: {facts['resume']}",
+    ]
+    if "seeds_begun" in facts:
+        lines.insert(
+            2, f"- seeds begun: {facts['seeds_begun']}, finished: {facts['seeds_finished']}"
+        )
+    print_lines(console, *lines)
 
 
 # Alignment

@@ -245,7 +245,7 @@ class GrowingModel(ABC, Generic[L]):
     def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d]."""
         graph = self.growing.sides[self._side(side)]
-        ids = entity_ids(graph, labels)
+        ids = entity_ids(graph, labels, self.growing.sides)
         return np.asarray(graph.take_vectors(ids).cpu(), np.float32)
 
     def explain(
@@ -259,7 +259,7 @@ class GrowingModel(ABC, Generic[L]):
         """
         side = self._side(side)
         must_grow(self.config)
-        (id,) = entity_ids(self.growing.sides[side], [entity])
+        (id,) = entity_ids(self.growing.sides[side], [entity], self.growing.sides)
         return explain(self.growing, side, int(id), moved, language)
 
     def drift(self, test: Source | None = None) -> Drift:
@@ -298,7 +298,7 @@ class GrowingModel(ABC, Generic[L]):
         """
         side = self._side(side)
         among, graphs = self._side(among or side), self.growing.sides
-        (id,) = entity_ids(graphs[side], [entity])
+        (id,) = entity_ids(graphs[side], [entity], graphs)
         found = self.indexes.nearest(int(id), side, among, top, ann)
         return ResultTable(neighbours_table(graphs[among], *found, language))
 

@@ -109,13 +109,15 @@ def make_run(
         on_start: called with the task, once it is read.
     """
     resume = resume and (folder / CONFIG).exists()
+    if resume:  # what began the run says more
+        command = _read_config(folder).get("run", {}).get("command", command)
     kind = kind_for(config)
     job, model = JOBS[kind.name], MODELS[kind.name](config, device)
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
     with making(folder, overwrite), _cleared_if_diverged(folder):
-        with _begun(folder, sources, model.config, task, resume):
+        with _begun(folder, sources, model.config, task, resume, command):
             if on_start is not None:
                 on_start(task)
             model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
@@ -190,7 +192,12 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def _begun(
-    folder: Path, sources: AnySources, config: Settings, task: AnyTask, resume: bool
+    folder: Path,
+    sources: AnySources,
+    config: Settings,
+    task: AnyTask,
+    resume: bool,
+    command: str | None,
 ) -> Iterator[None]:
     """Write the settings of a run; refuse to mix two runs.
 
@@ -206,6 +213,8 @@ def _begun(
     else:
         refuse_existing(folder)
         made = {"data_sha256": digest, "decentrl": __version__}
+        if command:
+            made["command"] = command.encode("utf-8", "backslashreplace").decode()
         origin = {**asdict(whole_paths(sources)), **made, **_named(task)}
         text = to_toml({**config.to_dict(), "run": origin})
         write_text(folder / CONFIG, text + _seal(text))
