@@ -16,6 +16,8 @@ from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.confidence import choose_threshold, evidence
 from decentrl.matching.matches import best_pairs
+from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import SparseScores
 from decentrl.training import unlinked as unlinked_module
 from decentrl.training.unlinked import (
     VALIDATED,
@@ -331,3 +333,28 @@ def test_ties_do_not_go_to_the_lowest_id() -> None:
     again = found_links(vectors, pool, 0.0, MatchingConfig(), 3)
     assert np.array_equal(again, found[3])
     assert len({links.tobytes() for links in found}) > 1
+
+
+def test_where_all_pairs_are_too_many_the_best_of_each_entity_serve(
+    doubtful: tuple[Tensor, Unlinked, Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked of the whole matrix again: one pass finds the pairs, they do the rest."""
+    vectors, unlinked, valid = doubtful
+    config = MatchingConfig(temperature=0.05)
+    ranks = held_out_ranks(vectors, unlinked, valid, config)
+    found = found_links(vectors, unlinked, 0.3, config)
+    sure = learn_confidence(vectors, unlinked, valid, config, seed=0)
+    monkeypatch.setattr(
+        unlinked_module.Scores, "cosine", lambda left, right: Scores(left, right, budget=1)
+    )
+    monkeypatch.setattr(unlinked_module, "LARGE_KEEP", SIZE)  # all of them
+    assert isinstance(unlinked.candidates(vectors, config), SparseScores)
+    again = held_out_ranks(vectors, unlinked, valid, config)
+    assert again.better.tolist() == ranks.better.tolist()
+    assert found_links(vectors, unlinked, 0.3, config).tolist() == found.tolist()
+    same = learn_confidence(vectors, unlinked, valid, config, seed=0)
+    for name, tensor in same.to_tensors().items():
+        torch.testing.assert_close(tensor, sure.to_tensors()[name], msg=name)
+    monkeypatch.setattr(unlinked_module, "LARGE_KEEP", 10)  # a few are enough
+    fewer = summary(held_out_ranks(vectors, unlinked, valid, config), VALIDATED)
+    assert fewer["hits@1"] == pytest.approx(summary(ranks, VALIDATED)["hits@1"], abs=0.03)

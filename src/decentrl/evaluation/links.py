@@ -12,7 +12,7 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
-from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matchers import FIELD, apply_matcher
 from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, dot_products, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
@@ -43,7 +43,7 @@ def evaluate_links(
     found: dict[tuple[str, str, str], Ranks] = {}
     solved: dict[str, Scores] = {}
     for direction, among, cosine, targets in _cosines(left, right, links, candidates, budget):
-        for matcher in MATCHERS:
+        for matcher in FIELD:
             if among == "test" and matcher in solved:  # one matrix serves both directions
                 scores = replace(solved[matcher].T, kept=cosine.kept)
             else:
@@ -64,7 +64,7 @@ def evaluate_links(
         for subset, chosen in subsets.items()
         if chosen.any()
     ]
-    return rows, {m: found["test", DIRECTIONS[0], m] for m in MATCHERS if "test" in candidates}
+    return rows, {m: found["test", DIRECTIONS[0], m] for m in FIELD if "test" in candidates}
 
 
 def rank_links(

@@ -16,13 +16,14 @@ from decentrl.growth.growing_graph import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
-from decentrl.matching.potentials import OTHER, Potentials
+from decentrl.matching.potentials import OTHER, Potentials, scale_of
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, dots, rescore, top_pairs
+from decentrl.matching.sparse import LARGE_KEEP, SparseScores, dots, rescore, top_pairs
 from decentrl.storage.addition import Growth
 
 MOST_PAIRS = 2**32
 """Largest full problem, in pairs, that is solved in order to match a single entity."""
+BALANCE = "potential.balance"
 NEAR = 64
 """Least number of candidates of an approximate search: a row's term is a sum over them."""
 Pairs = tuple[Ids, Ids, SparseScores, SparseScores]
@@ -53,11 +54,13 @@ class Matching:
         self._solved: dict[tuple[str, str], Potentials] = {}
         self._seen: list[Growth] = []
         self._masks: dict[str, tuple[Tensor, Tensor]] = {}
+        self._stored: SparseScores | None = None
         for side, other in OTHER.items():
             names = f"potential.{side}.own", f"potential.{side}.other"
             if all(name in tensors for name in names):
                 ends = {side: tensors[names[0]].clone(), other: tensors[names[1]].clone()}
-                self._keep(config.matcher, side, ends)
+                balance = tensors[BALANCE].item() if BALANCE in tensors else 1.0
+                self._keep(config.matcher, side, ends, balance)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Potentials of the configured matcher, as far as they are solved, for a file.
@@ -65,22 +68,30 @@ class Matching:
         Those of entities that additions have changed since are left out.
         """
         self._discard_outdated()
-        return {
+        blended = self._solved.get(("blend", "left"))
+        found = {}
+        if blended is not None and self._config.matcher == "blend":
+            found[BALANCE] = torch.tensor(blended.balance)
+        return found | {
             f"potential.{rows}.{name}": potentials.solved[side]
             for (matcher, rows), potentials in self._solved.items()
             if matcher == self._config.matcher != "cosine"
             for side, name in ((rows, "own"), (OTHER[rows], "other"))
         }
 
-    def _keep(self, matcher: str, side: str, solved: Mapping[str, Tensor]) -> Potentials:
+    def _keep(
+        self, matcher: str, side: str, solved: Mapping[str, Tensor], balance: float = 1.0
+    ) -> Potentials:
         rows = _rows(matcher, side)
-        potentials = Potentials(matcher, self._config, rows, solved)
+        potentials = Potentials(matcher, self._config, rows, solved, balance)
         self._solved[matcher, rows] = potentials
         return potentials
 
     def _discard_outdated(self) -> None:
         """Discard the potentials of entities that additions have changed since the last call."""
         now = self._growing.growths
+        if now != self._seen:
+            self._stored = None
         for side, graph in self._growing.sides.items():
             changed = torch.from_numpy(changed_entities(self._seen, now, side))
             for potentials in self._solved.values():
@@ -195,6 +206,7 @@ class Matching:
         """
         own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         # Those of CSLS are over free entities only, so that a pair has one score.
+        # So are those of blend, for the same reason.
         pool = allowed if potentials.matcher == "sinkhorn" else self._free(OTHER[side])
         term = potentials.solved[side][entities]
         if not potentials.covers(OTHER[side], pool):
@@ -238,6 +250,13 @@ class Matching:
         if not self._config.keep and not named.any():
             self._discard_outdated()
             mine, theirs, scores = self._score_unlinked(side, matcher)
+            if scores.kept is None:
+                row, column = (
+                    torch.zeros(n) if term is None else term
+                    for n, term in zip(scores.shape, (scores.row, scores.column), strict=True)
+                )
+                pairs = self._best_cosines(side).plus(scores.scale, row, column).nearest(kept)
+                return mine.numpy(), theirs.numpy(), *rescore(pairs, scores)
         else:
             # A linked entity that is asked for takes part, and its counterpart too.
             ends = {}
@@ -248,14 +267,18 @@ class Matching:
             mine, theirs = ends[side], ends[OTHER[side]]
             cosine = self._cosine("left", ends["left"], ends["right"])
             cosine = cosine if side == "left" else cosine.T
-            if self._config.keep:
-                pairs = best_pairs(cosine, matcher, self._config, kept)
-                return mine.numpy(), theirs.numpy(), *pairs
+            if self._config.keep or cosine.kept is None:
+                most = max(self._config.keep or LARGE_KEEP, kept)
+                found = best_pairs(top_pairs(cosine, most), matcher, self._config)
+                return mine.numpy(), theirs.numpy(), *found
             scores = apply_matcher(cosine, matcher, self._config)
         return mine.numpy(), theirs.numpy(), *rescore(top_pairs(scores, kept), scores)
 
     def _score_unlinked(self, side: str, matcher: str) -> tuple[Tensor, Tensor, Scores]:
-        """Ids of the unlinked entities of ``side`` and of the other side, and their scores."""
+        """Ids of the unlinked entities of ``side`` and of the other side, and their scores.
+
+        Where the cosines are too many to keep, the problem is solved on the best pairs of each.
+        """
         if side != (rows := _rows(matcher, side)):
             theirs, mine, scores = self._score_unlinked(rows, matcher)
             return mine, theirs, scores.T
@@ -268,13 +291,27 @@ class Matching:
             ends = (known.solved[which][mask] for which, mask in free.items())
             row, column = (end.to(scores.left.device) for end in ends)
             return mine, theirs, replace(scores, scale=known.scale, row=row, column=column)
-        scores = apply_matcher(scores, matcher, self._config)
+        if scores.kept is None:
+            pairs = apply_matcher(self._best_cosines(side), matcher, self._config)
+            if pairs.terms is not None:
+                row, column = pairs.terms
+                scores = replace(scores, row=row, column=column, balance=pairs.balance)
+            scores = replace(scores, scale=scale_of(matcher))
+        else:
+            scores = apply_matcher(scores, matcher, self._config)
         solved = {which: torch.full(mask.shape, torch.nan) for which, mask in free.items()}
         if scores.row is not None and scores.column is not None and min(scores.shape):
             solved[side][mine] = scores.row.float().cpu()
             solved[OTHER[side]][theirs] = scores.column.float().cpu()
-        self._keep(matcher, side, solved)
+        self._keep(matcher, side, solved, scores.balance)
         return mine, theirs, scores
+
+    def _best_cosines(self, side: str) -> SparseScores:
+        """The best pairs of the unlinked entities by cosine; found in one pass, then kept."""
+        if self._stored is None:
+            ends = (self._free(which).nonzero()[:, 0] for which in ("left", "right"))
+            self._stored = top_pairs(self._cosine("left", *ends), LARGE_KEEP)
+        return self._stored if side == "left" else self._stored.T
 
     def _cosine(self, side: str, mine: Tensor, theirs: Tensor) -> Scores:
         """Cosines of entities of ``side`` and of the other side."""

@@ -49,12 +49,14 @@ class Answers:
 
 
 def best_pairs(
-    cosine: Scores, matcher: str, config: MatchingConfig, top: int = KEPT
+    cosine: Scores | SparseScores, matcher: str, config: MatchingConfig, top: int = KEPT
 ) -> tuple[SparseScores, SparseScores]:
     """The best pairs of every row and column by a matcher, and the cosines of the same pairs.
 
-    With ``config.keep`` the matcher itself reads only that many cosines of each entity.
+    With ``config.keep``, or of stored pairs, the matcher itself reads no other cosines.
     """
+    if isinstance(cosine, SparseScores):
+        return apply_matcher(cosine, matcher, config), cosine
     if config.keep:
         cosines = top_pairs(cosine, max(config.keep, top))
         return apply_matcher(cosines, matcher, config), cosines

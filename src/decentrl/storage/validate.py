@@ -165,7 +165,7 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
         raise ValueError("a part of the confidence is missing")
     for own, other in (names, names[::-1]) if len(names) > 1 else ():
         shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
-        shapes[f"sure.{own}"] = [sizes[own]]
+        shapes |= {f"sure.{own}": [sizes[own]], "potential.balance": []}
     for name, tensor in matching.items():
         if name == "found" and len(names) > 1:
             check_ids("matching: found", tensor.numpy(), list(sizes.values()))

@@ -353,6 +353,9 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
     than none at all. By MRR, which is steadier than Hits@1 on a few hundred links.
     """
     config = first.context.config
+    # Rounds take pairs by Sinkhorn, so they are compared by it where the settings leave that open.
+    matching, given = config.matching, config.matching.matcher
+    ranked = replace(matching, matcher="sinkhorn" if given == "blend" else given)
     # Entities that have not arrived cannot be counterparts yet.
     unlinked = first.unlinked(np.union1d(first.context.seen, first.valid))
     rounds: list[dict[str, float]] = []
@@ -361,13 +364,14 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
         if number:
             first.self_training_round()
         vectors = first.vectors("known")
-        ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
+        cosine = unlinked.candidates(vectors, matching)
+        ranks = held_out_ranks(vectors, unlinked, first.valid, ranked, cosine)
         rounds.append(summary(ranks, VALIDATED))
         mrr = [row["mrr"] for row in rounds]
         if best is None or (mrr[-1] >= mrr[0] and worth_keeping(ranks, best)):
             chosen, kept = number, first.state()
             confidence = learn_confidence(
-                vectors, unlinked, first.valid, config.matching, config.seed
+                vectors, unlinked, first.valid, matching, config.seed, cosine
             )
         if best is None or mrr[-1] == max(mrr):
             best = ranks
