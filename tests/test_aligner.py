@@ -22,6 +22,7 @@ from decentrl.errors import (
     NotFittedError,
     UnknownLabelError,
 )
+from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import answer, best_pairs
 from decentrl.nn.running import pick_device
 
@@ -652,7 +653,7 @@ def test_an_approximate_index_answers_about_given_entities_only(task: AlignmentT
 
 def hits(aligner: Aligner) -> float:
     rows = aligner.evaluate(candidates=("all",)).rows
-    matcher = aligner.config.matching.matcher
+    matcher = field_matcher(aligner.config.matching.matcher)
     return min(row["hits@1"] for row in rows if row["matcher"] == matcher)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -12,7 +13,6 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import pyarrow as pa
 import torch
-import torch.nn.functional as F
 
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
@@ -22,17 +22,16 @@ from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.registry import as_alignment_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
-from decentrl.evaluation.links import evaluate_links, rank_links
-from decentrl.evaluation.metrics import summary
+from decentrl.evaluation.links import evaluate_links, rank_apart
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
+from decentrl.growth.claims import Claims, find_claims
 from decentrl.growth.explain_pair import NAMES, PairExplainer
 from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
 from decentrl.growth.potentials import Matching
-from decentrl.matching.confidence import calibration
-from decentrl.matching.matchers import MATCHERS
+from decentrl.matching.matchers import MATCHERS, field_matcher
 from decentrl.matching.matches import (
     KEPT,
     answer,
@@ -183,7 +182,7 @@ class Aligner(GrowingModel[AlignmentState]):
         Args:
             entities: identifiers or names of entities of ``side``.
             top: how many for each.
-            matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
+            matcher: ``cosine``, ``csls``, ``sinkhorn`` or ``blend``; default: the configured one.
             assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
                 best; ``one-to-one`` every entity at most once, best pairs of 50 for each first.
             min_confidence: entities whose best match is less sure have none. ``fitted`` is the
@@ -308,7 +307,7 @@ class Aligner(GrowingModel[AlignmentState]):
             raise InputError("there are no test links", remedy="give some")
 
         def remember(scores: Scores) -> None:
-            name = f"tested by {self.config.matching.matcher}"
+            name = f"tested by {field_matcher(self.config.matching.matcher)}"
             self._once(name, lambda: top_pairs(scores, 1))
 
         rows, ranks = evaluate_links(
@@ -325,44 +324,50 @@ class Aligner(GrowingModel[AlignmentState]):
     def evaluate_apart(self) -> list[dict[str, Any]]:
         """Metrics of the test links by structure alone and by names alone, left to right.
 
-        By the matcher of the settings, among ``test``; empty where vectors have one of these only.
+        Among ``test``; empty where vectors have one of these only.
         """
-        task, matcher = self.task, self.config.matching.matcher
-        names = self.learned.spans.get(NAMES)
+        names, test = self.learned.spans.get(NAMES), self.task.test
         width = self.learned.vectors["left"].shape[1]
-        if names is None or names == slice(0, width) or not len(task.test):
+        if names is None or names == slice(0, width) or not len(test):
             return []
+        ends = [self.vectors(side)[torch.from_numpy(test[:, i])] for i, side in enumerate(SIDES)]
         columns = torch.arange(width)
         named = (columns >= names.start) & (columns < names.stop)
-        links, rows = torch.from_numpy(task.test).to(self.device), []
-        for view, kept in ((STRUCTURE, ~named), (NAMES, named)):
-            chosen = columns[kept].to(self.device)
-            left, right = (F.normalize(self.vectors(side)[:, chosen], dim=1) for side in SIDES)
-            found = rank_links(left, right, links, matcher, self.config.matching)
-            rows.append({"view": view, "matcher": matcher, "n": len(links), **summary(found)})
-        return rows
+        return rank_apart(ends, {STRUCTURE: ~named, NAMES: named}, self.config.matching)
+
+    def evaluate_matches(self, links: Source | None = None) -> list[dict[str, Any]]:
+        """What :meth:`match` finds among everything without a known link.
+
+        Matches less sure than the fitted threshold are left out. Rows have ``hits@1``,
+        ``precision``, ``recall`` and ``f1``; where entities came after training, these apart. A
+        match of an entity in no test link counts as wrong: where there are others, precision is
+        a lower bound.
+        """
+        claims = self._claims(links)
+        if claims is None:
+            return []
+        matcher = self.config.matching.matcher
+        return [{"matcher": matcher, **row} for row in claims.rows(self.growing)]
 
     def confidence(self, links: Source | None = None) -> dict[str, float]:
         """How sure matches are, checked on links, by default those to test on; empty if that was
         not learned.
 
-        Every left test entity is matched among all entities without a known link, as
-        :meth:`match` does. ``ece`` is the expected calibration error (15 bins of equal mass),
-        ``mean`` the mean confidence, ``right`` the share that is right, ``threshold`` the
-        confidence below which ``min_confidence="fitted"`` gives no match.
+        Of all that :meth:`match` gives, matches with an end in such a link count. ``ece`` is the
+        expected calibration error (15 bins of equal mass), ``mean`` the mean confidence, ``right``
+        the share that is right, ``threshold`` what ``min_confidence="fitted"`` means.
         """
+        confidence, claims = self.learned.confidence, self._claims(links)
+        found = {} if claims is None else claims.calibration()
+        return found | {"threshold": confidence.threshold} if confidence and found else {}
+
+    def _claims(self, links: Source | None) -> Claims | None:
+        """The matches of all left entities beside some links; None if there is no link."""
         test = self.task.test if links is None else self.task.read_links(links)
-        test = test[self.growing.sides["left"].has_vector().numpy()[test[:, 0]]]
-        if self.learned.confidence is None or not len(test):
-            return {}
-        matcher = self.config.matching.matcher
-        mine, theirs, *pairs = self._matching.pairs_together("left", test[:, 0], matcher, KEPT)
-        answers = answer(*pairs, confidence=self.learned.confidence)
-        rows = np.searchsorted(mine, test[:, 0])
-        found = answers.columns[rows, 0].numpy()
-        right = torch.from_numpy((found >= 0) & (theirs[found] == test[:, 1]))
-        sure = answers.confidence[rows].double()
-        return calibration(sure, right) | {"threshold": self.learned.confidence.threshold}
+        matcher, sure = self.config.matching.matcher, self.learned.confidence
+
+        find = partial(find_claims, self.growing, self._matching, matcher, sure, test)
+        return self._once("claims", find) if links is None else find()
 
     def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.
@@ -370,7 +375,8 @@ class Aligner(GrowingModel[AlignmentState]):
         Each row has left, right, truth, score, correct and degree (triples the entity is in), and
         names of graphs that have some.
         """
-        matcher, task, config = self._matcher(matcher), self.task, self.config.matching
+        task, config = self.task, self.config.matching
+        matcher = self._matcher(matcher or field_matcher(config.matcher))
 
         def make() -> SparseScores:
             left, right = self.vectors("left"), self.vectors("right")

@@ -42,7 +42,7 @@ from decentrl.storage.files import put_aside
 
 RESULTS = {
     "dataset", "open_world", "task", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-    "results", "apart", "self_training", "started_from_names", "frequency", "confidence",
+    "results", "matches", "apart", "self_training", "started_from_names", "frequency", "confidence",
 }  # fmt: skip
 """What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
@@ -70,7 +70,9 @@ def evaluate(
     model = load_model(opened, device)
     rows = model.evaluate(**others).rows
     results = {**about(model), "results": rows}
-    if not kind.two_graphs:
+    if kind.two_graphs:
+        results["matches"] = model.evaluate_matches(**others)
+    else:
         results["frequency"] = model.frequency(**others)
     if as_json:
         print_json(results)
@@ -89,7 +91,7 @@ def match(
     top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
     matcher: Annotated[
-        str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")
+        str | None, Option(help="cosine, csls, sinkhorn or blend; default: the run's own.")
     ] = None,
     assign: Annotated[
         str,

@@ -252,7 +252,7 @@ class Matching:
             mine, theirs, scores = self._score_unlinked(side, matcher)
             if scores.kept is None:
                 row, column = (
-                    torch.zeros(n) if term is None else term
+                    scores.left.new_zeros(n) if term is None else term
                     for n, term in zip(scores.shape, (scores.row, scores.column), strict=True)
                 )
                 pairs = self._best_cosines(side).plus(scores.scale, row, column).nearest(kept)

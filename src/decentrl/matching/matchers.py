@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from decentrl.config import MatchingConfig
 from decentrl.matching.assignment import mutual_nearest
 from decentrl.matching.similarity import Scores, blend, csls, mutual_share, sinkhorn
 from decentrl.matching.sparse import SparseScores, sparse_blend, sparse_csls, sparse_sinkhorn
 
-FIELD = ("cosine", "csls", "sinkhorn")
+FIELD: tuple[Literal["cosine", "csls", "sinkhorn"], ...] = ("cosine", "csls", "sinkhorn")
 """The matchers that the field reports."""
 MATCHERS = (*FIELD, "blend")
 LEAST, MOST = 0.7, 0.95
@@ -21,7 +21,8 @@ AnyScores = TypeVar("AnyScores", Scores, SparseScores)
 
 def apply_matcher(cosine: AnyScores, matcher: str, config: MatchingConfig) -> AnyScores:
     """Turn the cosines of all pairs, or of stored pairs, into the scores of a matcher."""
-    k, steps = config.csls_k, (config.temperature, config.iterations)
+    k = config.csls_k
+    steps: tuple[float, int] = (config.temperature, config.iterations)
     if matcher == "csls":
         return csls(cosine, k) if isinstance(cosine, Scores) else sparse_csls(cosine, k)
     if matcher == "sinkhorn":
@@ -32,6 +33,11 @@ def apply_matcher(cosine: AnyScores, matcher: str, config: MatchingConfig) -> An
         given = balance_of(cosine, k), k, *steps
         return blend(cosine, *given) if isinstance(cosine, Scores) else sparse_blend(cosine, *given)
     return cosine
+
+
+def field_matcher(matcher: str) -> Literal["cosine", "csls", "sinkhorn"]:
+    """The field's matcher that is nearest to one: Sinkhorn for a blend, else itself."""
+    return next((name for name in FIELD if name == matcher), "sinkhorn")
 
 
 def balance_of(cosine: Scores | SparseScores, k: int) -> float:

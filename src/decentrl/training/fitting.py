@@ -24,6 +24,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
+from decentrl.matching.matchers import field_matcher
 from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
 from decentrl.training.names import (
@@ -354,8 +355,8 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
     """
     config = first.context.config
     # Rounds take pairs by Sinkhorn, so they are compared by it where the settings leave that open.
-    matching, given = config.matching, config.matching.matcher
-    ranked = replace(matching, matcher="sinkhorn" if given == "blend" else given)
+    matching = config.matching
+    ranked = replace(matching, matcher=field_matcher(matching.matcher))
     # Entities that have not arrived cannot be counterparts yet.
     unlinked = first.unlinked(np.union1d(first.context.seen, first.valid))
     rounds: list[dict[str, float]] = []
