@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -24,23 +22,16 @@ from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
 from decentrl.evaluation.links import evaluate_links, rank_apart
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
-from decentrl.growth.claims import Claims, find_claims
 from decentrl.growth.explain_pair import NAMES, PairExplainer
 from decentrl.growth.explanation import Reason
-from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
+from decentrl.growth.matching_model import Assign, MatchingModel
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
-from decentrl.growth.potentials import Matching
-from decentrl.matching.matchers import MATCHERS, field_matcher
+from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import (
     KEPT,
-    answer,
     best_pairs,
-    check_question,
-    matches_table,
-    threshold_of,
 )
-from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.running import cuda_devices
@@ -50,10 +41,8 @@ from decentrl.training.progress import progress_bar
 
 __all__ = ["SIDES", "Aligner", "Assign", "Side"]
 
-Assign = Literal["nearest", "mutual", "one-to-one"]
 
-
-class Aligner(GrowingModel[AlignmentState]):
+class Aligner(MatchingModel):
     """Learns from two graphs and some links; finds the other links.
 
     >>> aligner = Aligner.from_preset("tiny").fit("left.tsv", "right.tsv", "links.tsv")
@@ -139,92 +128,6 @@ class Aligner(GrowingModel[AlignmentState]):
         self.started = fitted.started - np.array([0, known.n_left])
         self.seconds["train"] = time.perf_counter() - started
         return self
-
-    def _settled(self) -> AlignmentState:
-        learned = super()._settled()
-        # What newcomers read is made once, for this state and the one that is written.
-        stored = learned.memories if self.config.model.inductive else learned.stored
-        return replace(learned, stored=stored, potentials=self._matching.to_tensors())
-
-    # Matching
-
-    @property
-    def _matching(self) -> Matching:
-        """What matches entities, with what it has found out since the state is there."""
-
-        def make() -> Matching:
-            learned, settings = self.learned, self.config.matching
-            links = np.concatenate((learned.task.train, learned.task.valid))
-            return Matching(self.growing, self.indexes, settings, links, learned.potentials)
-
-        return self._once("matching", make, grows=True)
-
-    def match(
-        self,
-        entities: Sequence[str] | None = None,
-        *,
-        top: int = 1,
-        side: Side = "left",
-        matcher: str | None = None,
-        assign: Assign = "nearest",
-        min_confidence: float | Literal["fitted"] | None = None,
-        ann: bool = False,
-        language: str = "",
-    ) -> ResultTable:
-        """The best counterparts of some entities, or of all that no known link names.
-
-        Candidates are the entities of the other graph that no known link has taken. If an asked
-        entity is in a known link itself, its counterpart is a candidate too.
-
-        All entities are matched together. The potentials are kept, also by :meth:`save`: later
-        questions about some entities take one pass over the candidates.
-
-        Args:
-            entities: identifiers or names of entities of ``side``.
-            top: how many for each.
-            matcher: ``cosine``, ``csls``, ``sinkhorn`` or ``blend``; default: the configured one.
-            assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
-                best; ``one-to-one`` every entity at most once, best pairs of 50 for each first.
-            min_confidence: entities whose best match is less sure have none. ``fitted`` is the
-                value that was best on the validation links.
-            ann: search in an approximate index (FAISS), built at the first such question. It may
-                miss candidates, so scores of new or linked entities may differ.
-            language: of the names that are shown, where there are some in it.
-        Returns:
-            table with the columns left, right, rank (1 is best), score and confidence: how likely
-            the match is right, null where it was not learned (that takes validation links, the
-            configured matcher and rank 1), and left_name and right_name, of graphs with names. An
-            entity without a match has a null counterpart.
-        """
-        check_question(top, assign)
-        self._side(side)
-        matcher = self._matcher(matcher)
-        own, other = (self.growing.sides[name] for name in (side, OTHER[side]))
-        if entities is None:
-            listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
-        else:
-            listed = entity_ids(own, entities)
-        there = own.has_vector().numpy()[listed]
-        confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
-        asked = None if entities is None else listed[there]
-        least = threshold_of(min_confidence, confidence)
-        mine, theirs, *pairs = self._matching.pairs(
-            side, asked, matcher, assign, top=top, rivals=confidence is not None, ann=ann
-        )
-        kept = min(top, max(1, len(theirs)))
-        answers = answer(*pairs, top=kept, assign=assign, confidence=confidence, threshold=least)
-        answers = answers.spread(np.searchsorted(mine, listed[there]), there)
-        names = np.array([*other.entities.take(theirs), None], object)
-        counterparts = names[answers.columns.numpy()]
-        labels = np.array(own.entities.take(listed), object)
-        table = matches_table(labels, counterparts, answers, swapped=side == "right")
-        return ResultTable(add_names(table, self.growing.sides, language))
-
-    def _matcher(self, name: str | None) -> str:
-        name = name or self.config.matching.matcher
-        if name not in MATCHERS:
-            raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
-        return name
 
     def start_links(self, most: int = 10) -> tuple[int, list[tuple[str, str]]]:
         """How many pairs of names a training without known links began with, and some of them."""
@@ -334,40 +237,6 @@ class Aligner(GrowingModel[AlignmentState]):
         columns = torch.arange(width)
         named = (columns >= names.start) & (columns < names.stop)
         return rank_apart(ends, {STRUCTURE: ~named, NAMES: named}, self.config.matching)
-
-    def evaluate_matches(self, links: Source | None = None) -> list[dict[str, Any]]:
-        """What :meth:`match` finds among everything without a known link.
-
-        Matches less sure than the fitted threshold are left out. Rows have ``hits@1``,
-        ``precision``, ``recall`` and ``f1``; where entities came after training, these apart. A
-        match of an entity in no test link counts as wrong: where there are others, precision is
-        a lower bound.
-        """
-        claims = self._claims(links)
-        if claims is None:
-            return []
-        matcher = self.config.matching.matcher
-        return [{"matcher": matcher, **row} for row in claims.rows(self.growing)]
-
-    def confidence(self, links: Source | None = None) -> dict[str, float]:
-        """How sure matches are, checked on links, by default those to test on; empty if that was
-        not learned.
-
-        Of all that :meth:`match` gives, matches with an end in such a link count. ``ece`` is the
-        expected calibration error (15 bins of equal mass), ``mean`` the mean confidence, ``right``
-        the share that is right, ``threshold`` what ``min_confidence="fitted"`` means.
-        """
-        confidence, claims = self.learned.confidence, self._claims(links)
-        found = {} if claims is None else claims.calibration()
-        return found | {"threshold": confidence.threshold} if confidence and found else {}
-
-    def _claims(self, links: Source | None) -> Claims | None:
-        """The matches of all left entities beside some links; None if there is no link."""
-        test = self.task.test if links is None else self.task.read_links(links)
-        matcher, sure = self.config.matching.matcher, self.learned.confidence
-
-        find = partial(find_claims, self.growing, self._matching, matcher, sure, test)
-        return self._once("claims", find) if links is None else find()
 
     def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.

@@ -21,6 +21,7 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.growth.settled import Settled
 from decentrl.growth.texts import text_rows
 from decentrl.matching.confidence import FEATURES
 from decentrl.nn.running import cuda_devices
@@ -45,6 +46,7 @@ class AlignmentState(Learned):
         found: links that self-training has found, int64[n, 2].
         potentials: solutions of matching problems, as :class:`~decentrl.growth.potentials.Matching`
             stores them.
+        settled: matches that stay when more arrives; None if they were not found out.
     """
 
     config: Config
@@ -52,6 +54,7 @@ class AlignmentState(Learned):
     weights: Mapping[str, Tensor]
     found: Ids
     potentials: Mapping[str, Tensor] = field(default_factory=dict)
+    settled: Settled | None = None
 
     # Between training, files and this object
 
@@ -88,10 +91,12 @@ class AlignmentState(Learned):
             "weights": bundle.weights,
             "found": matching["found"].numpy() if "found" in matching else NO_LINKS.copy(),
             "potentials": {k: v for k, v in matching.items() if k.startswith("potential.")},
+            "settled": Settled.from_tensors(matching),
         }
 
     def _tensors(self) -> tuple[Mapping[str, Tensor], dict[str, Tensor]]:
-        return self.weights, {"found": torch.from_numpy(self.found), **self.potentials}
+        settled = {} if self.settled is None else self.settled.to_tensors()
+        return self.weights, {"found": torch.from_numpy(self.found), **self.potentials, **settled}
 
     # What newcomers need
 
@@ -154,7 +159,7 @@ class AlignmentState(Learned):
         return replace(self, task=task, weights=self._grown_weights(task))
 
     def refreshed(self, growing: Growing) -> Self:
-        return replace(super().refreshed(growing), potentials={})
+        return replace(super().refreshed(growing), potentials={}, settled=None)
 
     def encoded(self) -> tuple[dict[str, Tensor], None]:
         return by_side(self._pass().vectors("now"), self.task), None

@@ -15,6 +15,7 @@ from decentrl.data.vocabulary import Ids
 from decentrl.growth.alignment_state import new_ends
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.potentials import Matching
+from decentrl.growth.settled import Settled
 from decentrl.matching.confidence import Confidence, calibration
 from decentrl.matching.matches import KEPT, answer
 
@@ -76,26 +77,36 @@ def find_claims(
     matching: Matching,
     matcher: str,
     confidence: Confidence | None,
+    settled: Settled | None,
     test: Ids,
 ) -> Claims | None:
     """Match every left entity without a known link, and those of ``test``, int64[k, 2].
 
-    Without a learned confidence every match is claimed. None if there is no link to check.
+    Matches that are ``settled`` are as they were. Without a learned confidence every match is
+    claimed. None if there is no link to check.
     """
     asked = test[growing.sides["left"].has_vector().numpy()[test[:, 0]], 0]
     if not len(asked):
         return None
-    rows, columns, *pairs = matching.pairs_together("left", asked, matcher, KEPT)
-    least = None if confidence is None else confidence.threshold
+    linked = asked[~matching.unlinked("left").numpy()[asked]]
+    rows, columns, *pairs = matching.pairs_together("left", linked, matcher, KEPT)
     answers = answer(*pairs, confidence=confidence)
-    claimed = answer(*pairs, confidence=confidence, threshold=least)
+    if settled is not None:
+        listed = np.union1d(rows, settled.pairs[:, 0])
+        answers = answers.spread(np.arange(len(rows)), np.isin(listed, rows))
+        columns, answers = settled.put(0, listed, columns, answers)
+        rows = listed
     there = (answers.columns[:, 0] >= 0).numpy()
     found = np.stack((rows[there], columns[answers.columns[there, 0].numpy()]), axis=1)
+    sure = answers.confidence[torch.from_numpy(there)]
+    accepted = np.ones(len(found), bool)
+    if confidence is not None:
+        accepted = (sure >= torch.tensor(confidence.threshold, dtype=sure.dtype)).numpy()
     sizes = tuple(len(side.entities) for side in growing.sides.values())
     return Claims(
         found,
-        accepted=(claimed.columns[:, 0] >= 0).numpy()[there],
-        confidence=answers.confidence[torch.from_numpy(there)].double(),
+        accepted=accepted,
+        confidence=sure.double(),
         right=np.isin(row_keys(found, sizes), row_keys(test, sizes)),
         judged=np.isin(found[:, 0], test[:, 0]) | np.isin(found[:, 1], test[:, 1]),
         test=test,

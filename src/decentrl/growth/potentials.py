@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ MOST_PAIRS = 2**32
 BALANCE = "potential.balance"
 NEAR = 64
 """Least number of candidates of an approximate search: a row's term is a sum over them."""
+Mask = npt.NDArray[np.bool_]
 Pairs = tuple[Ids, Ids, SparseScores, SparseScores]
 """Ids of a side and of the other one, ascending, and scores and cosines of their best pairs."""
 
@@ -38,6 +40,7 @@ class Matching:
     Args:
         links: known links, int64[k, 2], left then right: their entities are no candidates.
         tensors: potentials that :meth:`to_tensors` returned before.
+        settled: matches that stay, int64[m, 2]: their entities are no candidates either.
     """
 
     def __init__(
@@ -47,14 +50,18 @@ class Matching:
         config: MatchingConfig,
         links: Ids,
         tensors: Mapping[str, Tensor],
+        settled: Ids | None = None,
     ) -> None:
         self._growing, self._indexes, self._config = growing, indexes, config
-        self._links = dict(zip(OTHER, links.T, strict=True))
+        self._known = dict(zip(OTHER, links.T, strict=True))
+        every = links if settled is None else np.concatenate((links, settled))
+        self._links = dict(zip(OTHER, every.T, strict=True))
         # By matcher and the side normalised last; where that is all the same, the left one.
         self._solved: dict[tuple[str, str], Potentials] = {}
         self._seen: list[Growth] = []
         self._masks: dict[str, tuple[Tensor, Tensor]] = {}
         self._stored: SparseScores | None = None
+        self._together: dict[tuple[str, str, int], Pairs] = {}
         for side, other in OTHER.items():
             names = f"potential.{side}.own", f"potential.{side}.other"
             if all(name in tensors for name in names):
@@ -91,7 +98,7 @@ class Matching:
         """Discard the potentials of entities that additions have changed since the last call."""
         now = self._growing.growths
         if now != self._seen:
-            self._stored = None
+            self._stored, self._together = None, {}
         for side, graph in self._growing.sides.items():
             changed = torch.from_numpy(changed_entities(self._seen, now, side))
             for potentials in self._solved.values():
@@ -247,8 +254,17 @@ class Matching:
     def pairs_together(self, side: str, asked: Ids | None, matcher: str, kept: int) -> Pairs:
         """The best pairs when all unlinked entities, and those asked for, are matched at once."""
         named = np.isin(self._links[side], [] if asked is None else asked)
+        if named.any():
+            return self._found_together(side, named, matcher, kept)
+        self._discard_outdated()
+        key = side, matcher, kept
+        if key not in self._together:
+            self._together[key] = self._found_together(side, named, matcher, kept)
+        return self._together[key]
+
+    def _found_together(self, side: str, named: Mask, matcher: str, kept: int) -> Pairs:
+        """The same; ``named`` is bool[k], the links whose entities take part, too."""
         if not self._config.keep and not named.any():
-            self._discard_outdated()
             mine, theirs, scores = self._score_unlinked(side, matcher)
             if scores.kept is None:
                 row, column = (
@@ -319,16 +335,19 @@ class Matching:
         return Scores.cosine(left[mine], right[theirs])
 
     def _free(self, side: str) -> Tensor:
-        """Mask of the unlinked entities of a side that have a vector, bool[n]."""
+        """Mask of the entities of a side that may be matched and have a vector, bool[n]."""
         there = self._growing.sides[side].has_vector()
         if side not in self._masks or self._masks[side][0] is not there:
-            self._masks[side] = there, there & self.unlinked(side)
+            self._masks[side] = there, there & self._outside(self._links[side], side)
         return self._masks[side][1]
 
     def unlinked(self, side: str) -> Tensor:
         """Mask of the entities of a side that are in no known link, bool[n]."""
+        return self._outside(self._known[side], side)
+
+    def _outside(self, linked: Ids, side: str) -> Tensor:
         mask = torch.ones(len(self._growing.sides[side].entities), dtype=torch.bool)
-        mask[torch.from_numpy(self._links[side])] = False
+        mask[torch.from_numpy(linked)] = False
         return mask
 
 

@@ -166,8 +166,13 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
     for own, other in (names, names[::-1]) if len(names) > 1 else ():
         shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
         shapes |= {f"sure.{own}": [sizes[own]], "potential.balance": []}
+    if "settled" in matching:
+        settled = [len(matching["settled"])]
+        shapes |= {"settled.score": settled, "settled.confidence": settled, "settled.triples": []}
+        if len(names) < 2 or not {x for x in shapes if x.startswith("settled.")} <= set(matching):
+            raise ValueError("a part of the settled matches is missing")
     for name, tensor in matching.items():
-        if name == "found" and len(names) > 1:
-            check_ids("matching: found", tensor.numpy(), list(sizes.values()))
+        if name in ("found", "settled") and len(names) > 1:
+            check_ids(f"matching: {name}", tensor.numpy(), list(sizes.values()))
         elif not tensor.is_floating_point() or list(tensor.shape) != shapes.get(name):
             raise ValueError(f"matching: {name} is {tensor.dtype}{list(tensor.shape)}")
