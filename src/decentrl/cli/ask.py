@@ -109,6 +109,10 @@ def match(
     min_confidence: Annotated[
         float | None, Option(help="No match below this confidence, 0 to 1.")
     ] = None,
+    since: Annotated[
+        int | None,
+        Option(help="Entities of that side that came after the addition of this number.", min=0),
+    ] = None,
     ann: Ann = False,
     language: Language = "",
     output: Annotated[
@@ -126,6 +130,8 @@ def match(
     """
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
+    if entities and since is not None:
+        raise ConfigError("give either entities or --since, not both")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise ConfigError(f"--min-confidence is {min_confidence}; it must be between 0 and 1")
     if output is not None:
@@ -135,7 +141,10 @@ def match(
     asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
     asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
     asked["language"] = language
-    table = Aligner.load(run, device).match(entities or None, **asked)
+    aligner, named = Aligner.load(run, device), entities or None
+    if since is not None:
+        named = aligner.arrived_since(since, side)
+    table = aligner.match(named, **asked)
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
     written += f", {none:,} entities without one" if none else ""

@@ -12,7 +12,7 @@ import numpy as np
 from decentrl.data.memory import Source
 from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.results import ResultTable
-from decentrl.errors import ConfigError
+from decentrl.errors import ConfigError, InputError
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
 from decentrl.growth.claims import Claims, find_claims
 from decentrl.growth.growing_model import GrowingModel
@@ -23,6 +23,8 @@ from decentrl.matching.matches import answer, check_question, matches_table, thr
 from decentrl.matching.potentials import OTHER
 
 Assign = Literal["nearest", "mutual", "one-to-one"]
+MOST_COMPARED = 2**28
+"""Pairs of candidates up to which an addition says what it changed: seconds of matching."""
 
 
 class MatchingModel(GrowingModel[AlignmentState]):
@@ -132,6 +134,33 @@ class MatchingModel(GrowingModel[AlignmentState]):
         labels = np.array(own.entities.take(listed), object)
         table = matches_table(labels, counterparts, answers, swapped=side == "right")
         return ResultTable(add_names(table, self.growing.sides, language))
+
+    def claimed(self) -> dict[str, str] | None:
+        """The right entity of each left one that is claimed to match: each the other's best.
+
+        With a confidence, it is not less than the fitted threshold. None where there are so many
+        pairs that matching them takes longer than an addition.
+        """
+        left, right = (int(self._matching.candidates(side).sum()) for side in SIDES)
+        if left * right > MOST_COMPARED:
+            return None
+        least: Literal["fitted"] | None = "fitted" if self.learned.confidence else None
+        table = self.match(assign="mutual", min_confidence=least)
+        rows = zip(*(table[side].to_pylist() for side in SIDES), strict=True)
+        return {mine: theirs for mine, theirs in rows if theirs is not None}
+
+    def arrived_since(self, number: int, side: str = "left") -> list[str]:
+        """Entities of a side that came with additions after that number."""
+        self._side(side)
+        additions = self.growing.additions
+        if (additions and number < additions[0][0].number - 1) or not additions:
+            first = additions[0][0].number if additions else self.growing.last + 1
+            raise InputError(
+                f"what came before addition {first} is in the bundle, and not known apart",
+                remedy="give a later number, or match without one",
+            )
+        later = (x for addition, x in additions if addition.number > number and x.side == side)
+        return [label for growth in later for label in growth.labels]
 
     def _matcher(self, name: str | None) -> str:
         name = name or self.config.matching.matcher

@@ -151,7 +151,7 @@ class Matching:
         entities, scale = torch.from_numpy(asked), potentials.scale
         # The counterpart of a linked entity is a candidate too.
         linked = torch.from_numpy(self._links[other][np.isin(self._links[side], asked)])
-        free, allowed = self._free(other), _with(self._free(other), linked)
+        free, allowed = self.candidates(other), _with(self.candidates(other), linked)
         column = potentials.values(other, free, linked, others, own)
         kept = max(1, min(max(top, KEPT, NEAR if ann else 0), len(allowed)))
         found = self._indexes.get(other, ann).search(
@@ -160,7 +160,7 @@ class Matching:
         term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
         row = potentials.solved[side]
         if rivals:
-            row = potentials.values(side, self._free(side), entities[:0], own, others)
+            row = potentials.values(side, self.candidates(side), entities[:0], own, others)
         if not torch.equal(row[entities], term):
             row = row.index_put((entities,), term)
         scores = Scores(own, others, scale=scale, row=row, column=column)
@@ -171,7 +171,7 @@ class Matching:
         best = made[2].best(1)[1][:, 0]
         best = torch.from_numpy(made[1])[torch.unique(best[best >= 0])]
         claims = self._indexes.get(side, ann).search(
-            others[best], 2, scale=scale, bias=row, allowed=_with(self._free(side), entities)
+            others[best], 2, scale=scale, bias=row, allowed=_with(self.candidates(side), entities)
         )[1]
         claimed, claimants = _found_pairs(best, claims)
         return _score_pairs(
@@ -185,12 +185,12 @@ class Matching:
         solved for the right side. Not where ``matching.keep`` is set.
         """
         self._discard_outdated()
-        potentials, free = self._potentials("left", matcher), self._free("left")
+        potentials, free = self._potentials("left", matcher), self.candidates("left")
         own, others = (self._growing.sides[side].vectors for side in OTHER)
         linked = torch.from_numpy(self._links["left"][self._links["right"] == entity])
         row = potentials.values("left", free, linked, own, others)
         one = torch.tensor([entity])
-        column = potentials.values("right", self._free("right"), one, others, own)[one]
+        column = potentials.values("right", self.candidates("right"), one, others, own)[one]
         ids = _with(free, linked).nonzero()[:, 0]
         cosines = torch.mv(own, others[entity]).cpu()[ids]
         return ids.numpy(), potentials.scale * cosines + row[ids] + column, cosines
@@ -214,7 +214,7 @@ class Matching:
         own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         # Those of CSLS are over free entities only, so that a pair has one score.
         # So are those of blend, for the same reason.
-        pool = allowed if potentials.matcher == "sinkhorn" else self._free(OTHER[side])
+        pool = allowed if potentials.matcher == "sinkhorn" else self.candidates(OTHER[side])
         term = potentials.solved[side][entities]
         if not potentials.covers(OTHER[side], pool):
             term = torch.full_like(term, torch.nan)
@@ -240,7 +240,7 @@ class Matching:
             sizes = {which: len(graph.entities) for which, graph in self._growing.sides.items()}
             nothing = {which: torch.full((n,), torch.nan) for which, n in sizes.items()}
             return self._keep(matcher, side, nothing)
-        n, m = (int(self._free(which).sum()) for which in (side, OTHER[side]))
+        n, m = (int(self.candidates(which).sum()) for which in (side, OTHER[side]))
         if n * m > MOST_PAIRS:
             raise ConfigError(
                 f"{matcher} has to match all {n:,} × {m:,} entities once before it can match "
@@ -278,7 +278,7 @@ class Matching:
             ends = {}
             for which, graph in self._growing.sides.items():
                 linked = torch.from_numpy(self._links[which][named])
-                mask = _with(self._free(which), linked) & graph.has_vector()
+                mask = _with(self.candidates(which), linked) & graph.has_vector()
                 ends[which] = mask.nonzero()[:, 0]
             mine, theirs = ends[side], ends[OTHER[side]]
             cosine = self._cosine("left", ends["left"], ends["right"])
@@ -298,7 +298,7 @@ class Matching:
         if side != (rows := _rows(matcher, side)):
             theirs, mine, scores = self._score_unlinked(rows, matcher)
             return mine, theirs, scores.T
-        free = {which: self._free(which) for which in (side, OTHER[side])}
+        free = {which: self.candidates(which) for which in (side, OTHER[side])}
         mine, theirs = (mask.nonzero()[:, 0] for mask in free.values())
         scores, known = self._cosine(side, mine, theirs), self._solved.get((matcher, side))
         if matcher == "cosine":
@@ -325,7 +325,7 @@ class Matching:
     def _best_cosines(self, side: str) -> SparseScores:
         """The best pairs of the unlinked entities by cosine; found in one pass, then kept."""
         if self._stored is None:
-            ends = (self._free(which).nonzero()[:, 0] for which in ("left", "right"))
+            ends = (self.candidates(which).nonzero()[:, 0] for which in ("left", "right"))
             self._stored = top_pairs(self._cosine("left", *ends), LARGE_KEEP)
         return self._stored if side == "left" else self._stored.T
 
@@ -334,7 +334,7 @@ class Matching:
         left, right = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         return Scores.cosine(left[mine], right[theirs])
 
-    def _free(self, side: str) -> Tensor:
+    def candidates(self, side: str) -> Tensor:
         """Mask of the entities of a side that may be matched and have a vector, bool[n]."""
         there = self._growing.sides[side].has_vector()
         if side not in self._masks or self._masks[side][0] is not there:
