@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, overload
@@ -27,6 +28,8 @@ from decentrl.growth.explanation import Reason
 from decentrl.growth.learned import all_triples, graphs_of
 from decentrl.growth.matching_model import Assign, MatchingModel
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
+from decentrl.growth.rehearsal import learn_newcomers
+from decentrl.matching.confidence import Confidence
 from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import (
     KEPT,
@@ -35,11 +38,32 @@ from decentrl.matching.matches import (
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.running import cuda_devices
-from decentrl.training.fitting import NO_LINKS, TrainingContext, fit_alignment, planned_epochs
+from decentrl.training.fitting import (
+    NO_LINKS,
+    Fitted,
+    TrainingContext,
+    fit_alignment,
+    planned_epochs,
+)
 from decentrl.training.loop import Row
 from decentrl.training.progress import progress_bar
 
 __all__ = ["SIDES", "Aligner", "Assign", "Side"]
+
+
+def _rehearsed(learned: AlignmentState, fitted: Fitted) -> Confidence | None:
+    """Confidence in matches of newcomers, by what had not learned from the held-out links."""
+    task, config = learned.task, learned.config
+    # Strangers would have no names, by which newcomers could be told from them at once.
+    if fitted.first is None or not config.model.inductive or config.names.weight:
+        return None
+    if task.open_world:
+        return None
+    found, weights = fitted.first
+    config = replace(config, training=replace(config.training, refit=False))
+    offset = np.array([0, len(task.left.entities)])
+    state = replace(learned, config=config, weights=weights, found=found - offset)
+    return learn_newcomers(state, task.valid, config.seed)
 
 
 class Aligner(MatchingModel):
@@ -122,7 +146,8 @@ class Aligner(MatchingModel):
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
-        self._swap(AlignmentState.from_fitted(self.device, task, fitted))
+            learned = AlignmentState.from_fitted(self.device, task, fitted)
+            self._swap(replace(learned, newcomer=_rehearsed(learned, fitted)))
         self.history = fitted.history
         self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
         self.started = fitted.started - np.array([0, known.n_left])

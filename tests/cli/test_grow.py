@@ -107,8 +107,7 @@ def test_added_triples_are_there_for_the_next_command(decentrl: Command, case: C
         f"tuesday.tsv: addition 1{place}\n"
         "  triples accepted: 3, new entities: 2\n"
         "  without a trained neighbour: 1; their vectors are made of relations and other new "
-        "entities only\n"
-        + "  matches: 0 new, 0 changed, 0 lost; 0 in all\n" * case.aligned
+        "entities only\n" + "  matches: 0 new, 0 changed, 0 lost; 0 in all\n" * case.aligned
     )
     if case.aligned:
         assert decentrl("match", case.run, "new").out.startswith("new\thttp://right.org/e/")

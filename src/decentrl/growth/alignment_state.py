@@ -23,9 +23,10 @@ from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.growth.settled import Settled
 from decentrl.growth.texts import text_rows
-from decentrl.matching.confidence import FEATURES
+from decentrl.matching.confidence import FEATURES, Confidence
 from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
+from decentrl.storage.validate import NEWCOMER
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
 from decentrl.views.base import INPUTS
 from decentrl.views.fused import FusedViews
@@ -47,6 +48,7 @@ class AlignmentState(Learned):
         potentials: solutions of matching problems, as :class:`~decentrl.growth.potentials.Matching`
             stores them.
         settled: matches that stay when more arrives; None if they were not found out.
+        newcomer: confidence in matches of newcomers; None if it was not rehearsed.
     """
 
     config: Config
@@ -55,6 +57,7 @@ class AlignmentState(Learned):
     found: Ids
     potentials: Mapping[str, Tensor] = field(default_factory=dict)
     settled: Settled | None = None
+    newcomer: Confidence | None = None
 
     # Between training, files and this object
 
@@ -92,11 +95,15 @@ class AlignmentState(Learned):
             "found": matching["found"].numpy() if "found" in matching else NO_LINKS.copy(),
             "potentials": {k: v for k, v in matching.items() if k.startswith("potential.")},
             "settled": Settled.from_tensors(matching),
+            "newcomer": _newcomer_of(matching),
         }
 
     def _tensors(self) -> tuple[Mapping[str, Tensor], dict[str, Tensor]]:
         settled = {} if self.settled is None else self.settled.to_tensors()
-        return self.weights, {"found": torch.from_numpy(self.found), **self.potentials, **settled}
+        new = {} if self.newcomer is None else self.newcomer.to_tensors()
+        named = {NEWCOMER + name: tensor for name, tensor in new.items()}
+        found = {"found": torch.from_numpy(self.found)}
+        return self.weights, {**found, **self.potentials, **settled, **named}
 
     # What newcomers need
 
@@ -222,6 +229,11 @@ class AlignmentState(Learned):
                 parts += [rows, rows.new_zeros(later, *rows.shape[1:])]
             grown[name] = torch.cat(parts)
         return grown
+
+
+def _newcomer_of(matching: Mapping[str, Tensor]) -> Confidence | None:
+    named = {k.removeprefix(NEWCOMER): x for k, x in matching.items() if k.startswith(NEWCOMER)}
+    return Confidence.from_tensors(named) if named else None
 
 
 def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:

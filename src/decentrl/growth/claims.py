@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,8 @@ from decentrl.growth.alignment_state import new_ends
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.potentials import Matching
 from decentrl.growth.settled import Settled
-from decentrl.matching.confidence import Confidence, calibration
-from decentrl.matching.matches import KEPT, answer
+from decentrl.matching.confidence import calibration
+from decentrl.matching.matches import KEPT, Judge, Threshold, answer
 
 Mask = npt.NDArray[np.bool_]
 
@@ -76,37 +77,41 @@ def find_claims(
     growing: Growing,
     matching: Matching,
     matcher: str,
-    confidence: Confidence | None,
+    judge: Callable[[str, Ids, Ids], Judge | None],
     settled: Settled | None,
     test: Ids,
+    precise: bool = False,
 ) -> Claims | None:
     """Match every left entity without a known link, and those of ``test``, int64[k, 2].
 
     Matches that are ``settled`` are as they were. Without a learned confidence every match is
     claimed. None if there is no link to check.
+
+    Args:
+        judge: from a side, ids of rows and ids of columns to what says how sure matches are.
+        precise: claim newcomers only where that is rather right than wrong.
     """
     asked = test[growing.sides["left"].has_vector().numpy()[test[:, 0]], 0]
     if not len(asked):
         return None
     linked = asked[~matching.unlinked("left").numpy()[asked]]
     rows, columns, *pairs = matching.pairs_together("left", linked, matcher, KEPT)
-    answers = answer(*pairs, confidence=confidence)
+    sure = judge("left", rows, columns)
+    least: Threshold | None = None if sure is None else "precise" if precise else "fitted"
+    answers = answer(*pairs, confidence=sure)
+    claimed = rows[(answer(*pairs, confidence=sure, threshold=least).columns[:, 0] >= 0).numpy()]
     if settled is not None:
         listed = np.union1d(rows, settled.pairs[:, 0])
         answers = answers.spread(np.arange(len(rows)), np.isin(listed, rows))
         columns, answers = settled.put(0, listed, columns, answers)
-        rows = listed
+        rows, claimed = listed, np.concatenate((claimed, settled.pairs[:, 0]))
     there = (answers.columns[:, 0] >= 0).numpy()
     found = np.stack((rows[there], columns[answers.columns[there, 0].numpy()]), axis=1)
-    sure = answers.confidence[torch.from_numpy(there)]
-    accepted = np.ones(len(found), bool)
-    if confidence is not None:
-        accepted = (sure >= torch.tensor(confidence.threshold, dtype=sure.dtype)).numpy()
     sizes = tuple(len(side.entities) for side in growing.sides.values())
     return Claims(
         found,
-        accepted=accepted,
-        confidence=sure.double(),
+        accepted=np.isin(found[:, 0], claimed),
+        confidence=answers.confidence[torch.from_numpy(there)].double(),
         right=np.isin(row_keys(found, sizes), row_keys(test, sizes)),
         judged=np.isin(found[:, 0], test[:, 0]) | np.isin(found[:, 1], test[:, 1]),
         test=test,

@@ -12,14 +12,16 @@ import numpy as np
 from decentrl.data.memory import Source
 from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.results import ResultTable
+from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
 from decentrl.growth.claims import Claims, find_claims
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.potentials import Matching
+from decentrl.growth.rehearsal import GrownConfidence
 from decentrl.growth.settled import Settled, count_triples
 from decentrl.matching.matchers import MATCHERS
-from decentrl.matching.matches import answer, check_question, matches_table, threshold_of
+from decentrl.matching.matches import Judge, answer, check_question, matches_table, threshold_of
 from decentrl.matching.potentials import OTHER
 
 Assign = Literal["nearest", "mutual", "one-to-one"]
@@ -49,6 +51,13 @@ class MatchingModel(GrowingModel[AlignmentState]):
             return learned.settled
         matcher = self.config.matching.matcher
         return Settled.of(growing, self._matching, matcher, learned.confidence)
+
+    def _judge(self, side: str, mine: Ids, theirs: Ids) -> Judge | None:
+        """What says how sure matches of some entities with others are."""
+        learned, growing = self.learned, self.growing
+        if learned.confidence is None or learned.newcomer is None or not growing.has_newcomers:
+            return learned.confidence
+        return GrownConfidence(learned.confidence, learned.newcomer, growing, side, mine, theirs)
 
     @property
     def _settled_now(self) -> Settled | None:
@@ -115,15 +124,17 @@ class MatchingModel(GrowingModel[AlignmentState]):
         else:
             listed = entity_ids(own, entities)
         there = own.has_vector().numpy()[listed]
-        confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
+        own_matcher = matcher == self.config.matching.matcher
         settled = self._settled_now
         if entities is None and settled is not None:
             there &= ~np.isin(listed, settled.pairs[:, SIDES.index(side)])
         asked = None if entities is None else listed[there]
-        least = threshold_of(min_confidence, confidence)
+        judged = own_matcher and self.learned.confidence is not None
+        least = threshold_of(min_confidence, self.learned.confidence if judged else None)
         mine, theirs, *pairs = self._matching.pairs(
-            side, asked, matcher, assign, top=top, rivals=confidence is not None, ann=ann
+            side, asked, matcher, assign, top=top, rivals=judged, ann=ann
         )
+        confidence = self._judge(side, mine, theirs) if judged else None
         kept = min(top, max(1, len(theirs)))
         answers = answer(*pairs, top=kept, assign=assign, confidence=confidence, threshold=least)
         answers = answers.spread(np.searchsorted(mine, listed[there]), there)
@@ -168,15 +179,21 @@ class MatchingModel(GrowingModel[AlignmentState]):
             raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
         return name
 
-    def evaluate_matches(self, links: Source | None = None) -> list[dict[str, Any]]:
+    def evaluate_matches(
+        self, links: Source | None = None, abstain: bool = False
+    ) -> list[dict[str, Any]]:
         """What :meth:`match` finds among everything without a known link.
 
         Matches less sure than the fitted threshold are left out. Rows have ``hits@1``,
         ``precision``, ``recall`` and ``f1``; where entities came after training, these apart. A
         match of an entity in no test link counts as wrong: where there are others, precision is
         a lower bound.
+
+        Args:
+            abstain: by the threshold of ``match --abstain``, which for newcomers is the more
+                careful one.
         """
-        claims = self._claims(links)
+        claims = self._claims(links, abstain)
         if claims is None:
             return []
         matcher = self.config.matching.matcher
@@ -194,11 +211,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
         found = {} if claims is None else claims.calibration()
         return found | {"threshold": confidence.threshold} if confidence and found else {}
 
-    def _claims(self, links: Source | None) -> Claims | None:
+    def _claims(self, links: Source | None, abstain: bool = False) -> Claims | None:
         """The matches of all left entities beside some links; None if there is no link."""
         test = self.task.test if links is None else self.task.read_links(links)
-        matcher, sure = self.config.matching.matcher, self.learned.confidence
-
-        given = self.growing, self._matching, matcher, sure, self._settled_now, test
+        matcher, settled = self.config.matching.matcher, self._settled_now
+        given = self.growing, self._matching, matcher, self._judge, settled, test, abstain
         find = partial(find_claims, *given)
-        return self._once("claims", find) if links is None else find()
+        return self._once("claims", find) if links is None and not abstain else find()

@@ -79,6 +79,14 @@ class Confidence:
         logit = (features - self.mean) / self.scale @ self.weights + self.bias
         return logit.sigmoid().nan_to_num(0.0)
 
+    def of(self, found: Tensor, features: Tensor) -> Tensor:
+        """The same for each row and the column that was found for it."""
+        return self(features)
+
+    def least(self, found: Tensor, precise: bool = True) -> Tensor:
+        """The confidence below which a match is none, for each row."""
+        return torch.full(found.shape, self.threshold, dtype=torch.float64)
+
     def to_tensors(self) -> dict[str, Tensor]:
         """Parameters as float64 tensors, for a file."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -28,6 +28,8 @@ FILES = {
     "vectors.safetensors", "matching.safetensors", "memory.safetensors",
     "names.parquet", "attributes.parquet",
 }  # fmt: skip
+NEWCOMER = "newcomer."
+"""What the names of the parameters of the confidence of newcomers begin with."""
 _TYPES = {"bytes": int, "sha256": str, "block_bytes": int, "block_crc32": str, "header": dict}
 
 
@@ -166,6 +168,12 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
     for own, other in (names, names[::-1]) if len(names) > 1 else ():
         shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
         shapes |= {f"sure.{own}": [sizes[own]], "potential.balance": []}
+    if f"{NEWCOMER}weights" in matching:
+        named = {f"{NEWCOMER}{name}": [features + 5] for name in ("weights", "mean", "scale")}
+        named |= {f"{NEWCOMER}bias": [], f"{NEWCOMER}threshold": []}
+        if len(names) < 2 or not set(named) <= set(matching):
+            raise ValueError("a part of the confidence of newcomers is missing")
+        shapes |= named
     if "settled" in matching:
         settled = [len(matching["settled"])]
         shapes |= {"settled.score": settled, "settled.confidence": settled, "settled.triples": []}

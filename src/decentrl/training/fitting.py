@@ -66,6 +66,7 @@ class Fitted:
     confidence: Confidence | None  # None without validation links
     config: Config  # with what was chosen on validation links
     started: Ids  # links by names that a training without known links began with
+    first: tuple[Ids, dict[str, Tensor]] | None  # found links and weights without held-out links
 
 
 @dataclass(eq=False)
@@ -254,6 +255,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
     chosen, confidence, started = context.config.self_training.rounds, None, NO_LINKS
+    state = None
     if not len(first.links):
         first.found = started = _links_by_names(context)
         chosen = max(chosen, LEAST_ROUNDS)
@@ -268,6 +270,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         context.config = _weigh_names(first)
         first.views.weigh(context.config)
         chosen, rounds, confidence = _choose(first)
+        state = first.state()
         if context.config.training.refit:
             final = Pass(context, np.concatenate((first.links, valid)), valid[:0], "refit")
             final.start(chosen)
@@ -281,6 +284,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         confidence,
         context.config,
         started,
+        state,
     )
 
 
