@@ -54,12 +54,16 @@ class Claims:
             "f1": 2 * int(right) / max(1, made + n),
         }
 
+    def ends_new(self, growing: Growing) -> Mask:
+        """Which matches have an end that came after training, bool[n]."""
+        return new_ends(growing, self.found)
+
     def rows(self, growing: Growing) -> list[dict[str, Any]]:
         """Metrics of all, and apart of what has an end that came after training, if anything has.
 
         ``known`` is what has none, ``unknown`` what has one or two.
         """
-        new, new_links = (new_ends(growing, links) for links in (self.found, self.test))
+        new, new_links = self.ends_new(growing), new_ends(growing, self.test)
         groups = {"all": (np.ones_like(new), np.ones_like(new_links))}
         if new_links.any():
             groups |= {"known": (~new, ~new_links), "unknown": (new, new_links)}

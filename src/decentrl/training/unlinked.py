@@ -13,7 +13,13 @@ from decentrl.evaluation.metrics import reciprocal_rank
 from decentrl.evaluation.ranks import Ranks, rank, rank_pairs
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
-from decentrl.matching.confidence import Confidence, choose_threshold, evidence, fit_confidence
+from decentrl.matching.confidence import (
+    Confidence,
+    choose_threshold,
+    evidence,
+    fit_confidence,
+    linked_share,
+)
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
@@ -127,7 +133,8 @@ def learn_confidence(
     """Fit the confidence of matches, and its threshold, on held-out links.
 
     Examples of entities *without* a counterpart are made by removing the counterparts of half of
-    the held-out links, then of the other half.
+    the held-out links, then of the other half. They count as much as there seem to be entities
+    without one among all (:func:`decentrl.matching.confidence.linked_share`).
 
     Args:
         cosine: :meth:`Unlinked.candidates`, if they are there.
@@ -135,13 +142,13 @@ def learn_confidence(
     cosine = unlinked.candidates(vectors, config) if cosine is None else cosine
     rows, targets = unlinked.places(valid, torch.device("cpu"))
 
-    def examples(cosine: Scores | SparseScores, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of the held-out entities' matches among some columns, and which are right."""
+    def examples(cosine: Scores | SparseScores, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of all matches among some columns, of the held-out entities', and if right."""
         found, features = evidence(*best_pairs(cosine, config.matcher, config))
-        return features[rows], columns[found[rows]] == targets
+        return features, features[rows], columns[found[rows]] == targets
 
     everything = torch.arange(cosine.shape[1])
-    facts, correct = examples(cosine, everything)
+    every, facts, correct = examples(cosine, everything)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
     parts = []
     for gone in order.chunk(2):
@@ -150,17 +157,20 @@ def learn_confidence(
         columns = everything[~torch.isin(everything, targets[gone])]
         if len(columns):
             chosen = columns.to(vectors.device)
-            features, right = examples(_some_columns(cosine, chosen), columns)
+            _, features, right = examples(_some_columns(cosine, chosen), columns)
             parts.append((features, right & there, there))
     if not parts:
         return fit_confidence(facts, correct)
     without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
-    if correct.all() or not correct.any():
-        # All right or all wrong, these have one class only; entities without a counterpart add
-        # wrong matches.
-        facts, correct = torch.cat((facts, without)), torch.cat((correct, right))
-    confidence = fit_confidence(facts, correct)
-    return replace(confidence, threshold=choose_threshold(confidence(without), right, there))
+    # As many without a counterpart as there seem to be among all that will be asked about.
+    share = linked_share(facts, without[~there], every)
+    counts = torch.cat((torch.full((len(facts),), share), torch.full((len(facts),), 1 - share)))
+    features = torch.cat((facts, without[~there]))
+    labels = torch.cat((correct, right[~there]))
+    confidence = fit_confidence(features, labels, counts.double()[: len(labels)])
+    weights = torch.where(there, share, 1 - share).double()
+    threshold = choose_threshold(confidence(without), right, there, weights)
+    return replace(confidence, threshold=threshold)
 
 
 def _some_columns(cosine: Scores | SparseScores, chosen: Tensor) -> Scores | SparseScores:
