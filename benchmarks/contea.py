@@ -81,8 +81,8 @@ def grown(task: AlignmentTask, batches: list[Any]) -> AlignmentTask:
         return list(zip(*ends, strict=True)) or None
 
     left, right = tables
-    links = [labels(x) for x in (task.train, task.test, task.valid)]
-    return replace(AlignmentTask.read(left, right, *links), name=task.name)
+    train, test, valid = (labels(x) for x in (task.train, task.test, task.valid))
+    return replace(AlignmentTask.read(left, right, train, test, valid), name=task.name)
 
 
 def main() -> None:

@@ -206,9 +206,9 @@ def _read_openea(folder: Path, name: str) -> AlignmentTask:
 
 
 def _read_contea(base: Path, name: str) -> AlignmentTask:
-    triples = (_require(base, f"triples_{i}") for i in (1, 2))
-    links = (_require(base, f"{part}_links") for part in ("train", "test", "valid"))
-    return replace(AlignmentTask.read(*triples, *links), name=name)
+    left, right = (_require(base, f"triples_{i}") for i in (1, 2))
+    train, test, valid = (_require(base, f"{part}_links") for part in ("train", "test", "valid"))
+    return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
 
 
 def read_batches(folder: Path) -> list[tuple[tuple[Path, Path], Path]]:
