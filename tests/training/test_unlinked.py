@@ -371,4 +371,6 @@ def test_the_fewer_seem_to_have_a_counterpart_the_less_sure_their_matches_are(li
     confidence = learn_confidence(vectors, unlinked, valid, config, seed=0)
     found, features = evidence(*best_pairs(unlinked.cosine(vectors), "blend", config))
     right = found == torch.arange(SIZE)
-    assert confidence(features).mean().item() == pytest.approx(right.double().mean(), abs=0.1)
+    assert confidence(features).mean().item() == pytest.approx(
+        right.double().mean().item(), abs=0.1
+    )
