@@ -26,7 +26,7 @@ from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.config import MatchingConfig
 from decentrl.matching.confidence import evidence, fit_confidence
 from decentrl.matching.matchers import MATCHERS, apply_matcher, balance_of
-from decentrl.matching.similarity import Scores, blend
+from decentrl.matching.similarity import Scores, blend, csls
 from decentrl.matching.sparse import top_pairs
 
 Ids = npt.NDArray[np.int64]
@@ -86,12 +86,16 @@ def readings(
     cosine: Scores, config: MatchingConfig, balances: list[float], rows: Tensor, targets: Tensor
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Each matcher with its Hits@1 and F1, and the balance that was found."""
-    balance = balance_of(cosine, config.csls_k)
+    scaled = csls(cosine, config.csls_k)
+    balance = balance_of(scaled)
     for matcher in MATCHERS:
         scores = apply_matcher(cosine, matcher, config)
         yield matcher, (*reading(scores, cosine, rows, targets), balance)
     for value in balances:
-        yield f"blend {value}", (*reading(blend(cosine, value), cosine, rows, targets), balance)
+        yield (
+            f"blend {value}",
+            (*reading(blend(cosine, scaled, value), cosine, rows, targets), balance),
+        )
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.matching.matchers import LEAST, MOST, apply_matcher, balance_of
 from decentrl.matching.similarity import Scores, blend, csls, mutual_share, sinkhorn
-from decentrl.matching.sparse import sparse_blend, top_pairs
+from decentrl.matching.sparse import sparse_blend, sparse_csls, top_pairs
 
 SHAPES = [(7, 7), (9, 4), (4, 9), (1, 5), (5, 1), (40, 30)]
 
@@ -57,17 +57,20 @@ def test_dense_and_sparse_scores_are_those_of_the_equations(
     n: int, m: int, balance: float, temperature: float
 ) -> None:
     expected = by_hand(whole(cosines(n, m)).numpy(), balance, temperature, 7)
-    found = whole(blend(cosines(n, m), balance, 2, temperature, 7))
+    cosine = cosines(n, m)
+    found = whole(blend(cosine, csls(cosine), balance, temperature, 7))
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
-    pairs = sparse_blend(top_pairs(cosines(n, m), max(n, m)), balance, 2, temperature, 7)
+    stored = top_pairs(cosines(n, m), max(n, m))
+    pairs = sparse_blend(stored, sparse_csls(stored), balance, temperature, 7)
     np.testing.assert_allclose(pairs.values.view(n, m).numpy(), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_its_ends_are_csls_and_sinkhorn(n: int, m: int) -> None:
     scaled = whole(csls(cosines(n, m))) / 2
-    torch.testing.assert_close(whole(blend(cosines(n, m), 0.0)), scaled)
-    full = whole(blend(cosines(n, m), 1.0, temperature=0.2, iterations=300))
+    cosine = cosines(n, m)
+    torch.testing.assert_close(whole(blend(cosine, csls(cosine), 0.0)), scaled)
+    full = whole(blend(cosine, csls(cosine), 1.0, temperature=0.2, iterations=300))
     torch.testing.assert_close(full, whole(sinkhorn(cosines(n, m), 0.2, 300)))
 
 
@@ -88,12 +91,13 @@ def twins(linked: int, size: int) -> Scores:
 
 
 def test_the_balance_tells_where_most_have_a_counterpart() -> None:
-    few, most = (balance_of(twins(linked, 200), 2) for linked in (20, 190))
+    few, most = (balance_of(csls(twins(linked, 200))) for linked in (20, 190))
     assert LEAST <= few < most == MOST
     for linked in (20, 120, 190):
         cosine = twins(linked, 200)
-        assert balance_of(top_pairs(cosine, 200), 2) == pytest.approx(balance_of(cosine, 2))
-        assert apply_matcher(cosine, "blend", MatchingConfig()).balance == balance_of(cosine, 2)
+        balance = balance_of(csls(cosine))
+        assert balance_of(sparse_csls(top_pairs(cosine, 200))) == pytest.approx(balance)
+        assert apply_matcher(cosine, "blend", MatchingConfig()).balance == balance
 
 
 def test_no_entity_is_no_error() -> None:

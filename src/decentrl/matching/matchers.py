@@ -16,6 +16,8 @@ LEAST, MOST = 0.7, 0.95
 """Limits of the weight of Sinkhorn in a blend."""
 FEW, STEP = 0.58, 1.8
 """Share of mutual bests up to which that weight is the least, and what it gains by more of them."""
+BLEND = 15
+"""Turns of a blend, at most: each brings it nearer by the square of the balance."""
 AnyScores = TypeVar("AnyScores", Scores, SparseScores)
 
 
@@ -30,8 +32,12 @@ def apply_matcher(cosine: AnyScores, matcher: str, config: MatchingConfig) -> An
             return sinkhorn(cosine, *steps)
         return sparse_sinkhorn(cosine, *steps)
     if matcher == "blend":
-        given = balance_of(cosine, k), k, *steps
-        return blend(cosine, *given) if isinstance(cosine, Scores) else sparse_blend(cosine, *given)
+        given = config.temperature, min(config.iterations, BLEND)
+        if isinstance(cosine, Scores):
+            scaled = csls(cosine, k)
+            return blend(cosine, scaled, balance_of(scaled), *given)
+        stored = sparse_csls(cosine, k)
+        return sparse_blend(cosine, stored, balance_of(stored), *given)
     return cosine
 
 
@@ -40,15 +46,16 @@ def field_matcher(matcher: str) -> Literal["cosine", "csls", "sinkhorn"]:
     return next((name for name in FIELD if name == matcher), "sinkhorn")
 
 
-def balance_of(cosine: Scores | SparseScores, k: int) -> float:
+def balance_of(scaled: Scores | SparseScores) -> float:
     """The weight of Sinkhorn in a blend, by how many entities seem to have a counterpart.
 
-    These tend to be each other's best under CSLS. Where nearly all have one, the sums of rows and
-    columns that Sinkhorn asks for are true; where few have one, they take matches away.
+    These tend to be each other's best under CSLS, whose scores are given. Where nearly all have
+    one, the sums of rows and columns that Sinkhorn asks for are true; where few have one, they take
+    matches away.
     """
-    if isinstance(cosine, Scores):
-        mutual = mutual_share(csls(cosine, k))
+    if isinstance(scaled, Scores):
+        mutual = mutual_share(scaled)
     else:
-        found = int((mutual_nearest(sparse_csls(cosine, k)) >= 0).sum())
-        mutual = 2 * found / max(1, sum(cosine.shape))
+        found = int((mutual_nearest(scaled) >= 0).sum())
+        mutual = 2 * found / max(1, sum(scaled.shape))
     return min(MOST, LEAST + STEP * max(0.0, mutual - FEW))

@@ -160,7 +160,7 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
 
 
 def blend(
-    cosine: Scores, balance: float, k: int = 2, temperature: float = 0.02, iterations: int = 30
+    cosine: Scores, scaled: Scores, balance: float, temperature: float = 0.02, iterations: int = 15
 ) -> Scores:
     """CSLS and Sinkhorn in one: balanced only so far that entities may be without a counterpart.
 
@@ -170,10 +170,12 @@ def blend(
     (halved), b = 1 Sinkhorn. Between them it is transport whose sums may be missed at a
     price (unbalanced), and the price is each entity's own: what is far from everything need not be
     matched.
+
+    Args:
+        scaled: the scores of CSLS.
     """
     if not min(cosine.shape):
         return cosine
-    scaled = csls(cosine, k)
     assert scaled.row is not None
     assert scaled.column is not None
     anchors = scaled.row / 2, scaled.column / 2

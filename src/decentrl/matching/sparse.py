@@ -188,17 +188,16 @@ def sparse_sinkhorn(
 
 def sparse_blend(
     pairs: SparseScores,
+    scaled: SparseScores,
     balance: float,
-    k: int = 2,
     temperature: float = 0.02,
-    iterations: int = 30,
+    iterations: int = 15,
 ) -> SparseScores:
     """CSLS and Sinkhorn in one over stored pairs: ``similarity.blend`` with other masses 0."""
     if not len(pairs):
         return pairs
-    terms = sparse_csls(pairs, k).terms
-    assert terms is not None
-    row, column = (end / (2 * temperature) for end in terms)
+    assert scaled.terms is not None
+    row, column = (end / (2 * temperature) for end in scaled.terms)
     target = math.log(pairs.shape[0] / pairs.shape[1])
     pulls = (1 - balance) * row, (1 - balance) * column + balance * target
     return _balanced(pairs, temperature, iterations, column, pulls, balance)

@@ -25,6 +25,8 @@ from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import LARGE_KEEP, SparseScores, top_pairs
 
+MOST_DENSE = 2**26
+"""Pairs up to which confidence is fitted on all of them."""
 VALIDATED = ("hits@1", "hits@10", "mrr")
 """Metrics of a validation."""
 
@@ -140,6 +142,8 @@ def learn_confidence(
         cosine: :meth:`Unlinked.candidates`, if they are there.
     """
     cosine = unlinked.candidates(vectors, config) if cosine is None else cosine
+    if isinstance(cosine, Scores) and cosine.shape[0] * cosine.shape[1] > MOST_DENSE:
+        cosine = top_pairs(cosine, LARGE_KEEP)  # three problems are solved, over and over all pairs
     rows, targets = unlinked.places(valid, torch.device("cpu"))
 
     def examples(cosine: Scores | SparseScores, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
