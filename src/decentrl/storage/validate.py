@@ -179,6 +179,8 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
         shapes |= {"settled.score": settled, "settled.confidence": settled, "settled.triples": []}
         if len(names) < 2 or not {x for x in shapes if x.startswith("settled.")} <= set(matching):
             raise ValueError("a part of the settled matches is missing")
+        if not 0 <= float(matching["settled.triples"].double().sum()) < 2.0**53:
+            raise ValueError("settled.triples is no number of triples")
     for name, tensor in matching.items():
         if name in ("found", "settled") and len(names) > 1:
             check_ids(f"matching: {name}", tensor.numpy(), list(sizes.values()))
