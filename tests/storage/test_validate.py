@@ -1,4 +1,4 @@
-"""What a bundle says of matches that stay, and of newcomers, is about what it holds, or an error."""
+"""What a bundle says of matches that stay and of newcomers is about what it holds."""
 
 from __future__ import annotations
 
