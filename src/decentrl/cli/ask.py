@@ -42,7 +42,7 @@ from decentrl.storage.files import put_aside
 
 RESULTS = {
     "dataset", "open_world", "task", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-    "results", "apart", "self_training", "started_from_names", "frequency", "confidence",
+    "results", "matches", "apart", "self_training", "started_from_names", "frequency", "confidence",
 }  # fmt: skip
 """What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
@@ -70,7 +70,9 @@ def evaluate(
     model = load_model(opened, device)
     rows = model.evaluate(**others).rows
     results = {**about(model), "results": rows}
-    if not kind.two_graphs:
+    if kind.two_graphs:
+        results["matches"] = model.evaluate_matches(**others)
+    else:
         results["frequency"] = model.frequency(**others)
     if as_json:
         print_json(results)
@@ -89,7 +91,7 @@ def match(
     top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
     matcher: Annotated[
-        str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")
+        str | None, Option(help="cosine, csls, sinkhorn or blend; default: the run's own.")
     ] = None,
     assign: Annotated[
         str,
@@ -106,6 +108,10 @@ def match(
     ] = False,
     min_confidence: Annotated[
         float | None, Option(help="No match below this confidence, 0 to 1.")
+    ] = None,
+    since: Annotated[
+        int | None,
+        Option(help="Entities of that side that came after the addition of this number.", min=0),
     ] = None,
     ann: Ann = False,
     language: Language = "",
@@ -124,6 +130,8 @@ def match(
     """
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
+    if entities and since is not None:
+        raise ConfigError("give either entities or --since, not both")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise ConfigError(f"--min-confidence is {min_confidence}; it must be between 0 and 1")
     if output is not None:
@@ -133,7 +141,10 @@ def match(
     asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
     asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
     asked["language"] = language
-    table = Aligner.load(run, device).match(entities or None, **asked)
+    aligner, named = Aligner.load(run, device), entities or None
+    if since is not None:
+        named = aligner.arrived_since(since, side)
+    table = aligner.match(named, **asked)
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
     written += f", {none:,} entities without one" if none else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,13 +97,19 @@ def add(  # long, as its options and their help are in it
             relations = model.growing.sides[side].trained.relations
             for table in tables if strict else ():
                 column_ids(table, 1, relations, "relation that training has seen")
+            before = model.claimed() if two_graphs else None
             for table in tables:
                 # The name of a file may be made of any bytes.
                 name = os.fsencode(table.file.name).decode("utf-8", "replace")
                 last = refresh and table is tables[-1]
                 addition = model.add(table, **where, refresh=last, source=name, names=names or None)
-                added.append(_line(addition))
+                after = None if before is None else model.claimed()
+                changes = {} if before is None or after is None else _changes(before, after)
+                added.append(_line(addition) | ({"matches": changes} if two_graphs else {}))
                 _print_addition(console, addition, alone)
+                if two_graphs:
+                    _print_changes(console, changes)
+                before = after
     except DecentRLError as error:
         if len(files) == 1:
             raise
@@ -112,6 +119,25 @@ def add(  # long, as its options and their help are in it
         print_json(added)
     elif refresh:
         print_lines(console, "every vector was made anew; these additions are in the bundle now")
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, int]:
+    """How many left entities have a match that they had not, another one, none any more."""
+    old, now = set(before), set(after)
+    return {
+        "new": len(now - old),
+        "changed": sum(before[left] != after[left] for left in now & old),
+        "lost": len(old - now),
+        "all": len(now),
+    }
+
+
+def _print_changes(console: Console, changes: Mapping[str, int]) -> None:
+    line = "  matches were not compared, as there are too many pairs: `decentrl match` finds them"
+    if changes:
+        counts = ", ".join(f"{count:,} {name}" for name, count in changes.items() if name != "all")
+        line = f"  matches: {counts}; {changes['all']:,} in all"
+    print_lines(console, line)
 
 
 def _line(addition: Addition) -> dict[str, Any]:

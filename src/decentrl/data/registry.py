@@ -70,6 +70,7 @@ _DATASETS = {
         DatasetInfo("dbp15k/zh-en", "alignment", "DBP15K/zh_en", (19388, 19572), True),
         DatasetInfo("dbp15k/ja-en", "alignment", "DBP15K/ja_en", (19814, 19780), True),
         DatasetInfo("dbp15k/fr-en", "alignment", "DBP15K/fr_en", (19661, 19993), True),
+        DatasetInfo("contea/zh-en", "alignment", "ContEA/zh_en", (19388, 19572), False),
         DatasetInfo("fb15k-237", "prediction", "FB15K-237", (14541,), True),
         DatasetInfo("wn18rr", "prediction", "WN18RR", (40943,), False),
         DatasetInfo("fb15k", "prediction", "FB15K", (14951,), False),

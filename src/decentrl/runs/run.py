@@ -71,6 +71,7 @@ JOBS = {
         tested=lambda aligner: aligner.test_matches(),
         answers=lambda aligner: aligner.match(top=1),
         found=lambda aligner, tested: {
+            "matches": aligner.evaluate_matches() if tested else [],
             "apart": aligner.evaluate_apart() if tested else [],
             "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
             **_started(aligner),
@@ -270,8 +271,8 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "rounds": [rounds["rounds"] for rounds in chosen],
             "validation": [_means(same) for same in tried],
         }
-    if "apart" in each:
-        mean["apart"] = _average_rows(each["apart"])
+    for part in {"matches", "apart"} & set(each):
+        mean[part] = _average_rows(each[part])
     for part in {"frequency", "confidence"} & set(each):
         mean[part] = _means([found for found in each[part] if found])
     return mean

@@ -9,6 +9,7 @@ from typing import Any
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.pair_explanation import Called, in_words
+from decentrl.matching.matchers import field_matcher
 from decentrl.runs.report.page import Row
 from decentrl.runs.report.pages import Report
 from decentrl.storage.card import task_facts
@@ -46,10 +47,11 @@ def make_report(
         groups=_by_degree(answers) if alignment else categories,
         samples=pick_samples(answers, 12),
         command=command,
-        matcher=model.config.matching.matcher if alignment else "",
+        matcher=field_matcher(model.config.matching.matcher) if alignment else "",
         frequency=results.get("frequency"),
         confidence=results["confidence"],
         explained=explained_matches(model, matches),
+        matches=results.get("matches", ()),
     )
 
 
