@@ -31,6 +31,7 @@ import torch
 from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.evaluation.metrics import summary
+from decentrl.matching.matchers import MATCHERS
 from decentrl.training.unlinked import Unlinked, held_out_ranks
 
 SIDES = {"both": (0, 1), "left": (0,), "right": (1,), "neither": ()}
@@ -78,8 +79,8 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
     pool = Unlinked.of(n_left, len(both), task.train + offset, task.test[:0])
     pool = Unlinked(np.intersect1d(pool.left, there), np.intersect1d(pool.right, there))
     unknown = torch.from_numpy(task.unknown)
-    for matcher in ("cosine", "csls", "sinkhorn"):
-        config = replace(aligner.config.matching, matcher=matcher)
+    for matcher in MATCHERS:
+        config: Any = replace(aligner.config.matching, matcher=matcher)
         ranks = held_out_ranks(both, pool, task.test + offset, config)
         for name, subset in (("known", ~unknown), ("unknown", unknown)):
             yield matcher, name, summary(ranks[subset])

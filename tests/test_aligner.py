@@ -22,6 +22,7 @@ from decentrl.errors import (
     NotFittedError,
     UnknownLabelError,
 )
+from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import answer, best_pairs
 from decentrl.nn.running import pick_device
 
@@ -351,6 +352,11 @@ def test_who_finds_everybody_taken_has_no_match(
 # One match for each, or none
 
 
+def test_one_label_needs_no_list(unsure: Aligner) -> None:
+    label = unsure.match()[0]["left"]
+    assert unsure.match(label).equals(unsure.match([label]))
+
+
 def test_nearest_gives_everybody_somebody(unsure: Aligner) -> None:
     table = unsure.match()
     assert table.equals(unsure.match(assign="nearest"))
@@ -598,12 +604,15 @@ def test_new_entities_ask_and_answer_at_once_and_leave_no_trace(
         "new" in {row["left"] for row in after.to_pylist() if row["right"] == x} for x in asked
     )
     table = aligner.match(["new"], **options)
-    assert set(table["right"].to_pylist()) == set(asked)
-    # All together, the new one as well: almost the same.
+    settled = aligner.learned.settled
+    taken = aligner.task.right.entities.take(settled.pairs[:, 1]) if settled else []
+    assert set(table["right"].to_pylist()) == set(asked) - set(taken)
+    # All together, the new one as well: almost the same. One alone is asked by the potentials of
+    # before, when matches that have settled since were candidates; that is a part of these graphs.
     full = aligner.match(matcher=matcher, top=100).to_pylist()
     scores = {row["right"]: row["score"] for row in full if row["left"] == "new"}
     for row in table.to_pylist():
-        assert row["score"] == pytest.approx(scores[row["right"]], abs=0.05)
+        assert row["score"] == pytest.approx(scores[row["right"]], abs=0.1)
     aligner.undo()
     again = aligner.match(asked, side="right", **options)
     assert again["score"].to_pylist() == pytest.approx(before["score"].to_pylist(), abs=1e-5)
@@ -652,7 +661,7 @@ def test_an_approximate_index_answers_about_given_entities_only(task: AlignmentT
 
 def hits(aligner: Aligner) -> float:
     rows = aligner.evaluate(candidates=("all",)).rows
-    matcher = aligner.config.matching.matcher
+    matcher = field_matcher(aligner.config.matching.matcher)
     return min(row["hits@1"] for row in rows if row["matcher"] == matcher)
 
 

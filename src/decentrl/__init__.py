@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from decentrl.errors import DecentRLError as DecentRLError
     from decentrl.errors import DecentRLWarning as DecentRLWarning
     from decentrl.errors import DivergedError as DivergedError
+    from decentrl.errors import FormatWarning as FormatWarning
     from decentrl.errors import InputError as InputError
     from decentrl.errors import MissingExtraError as MissingExtraError
     from decentrl.errors import NotFittedError as NotFittedError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "BundleError ConfigError DecentRLError DecentRLWarning DivergedError InputError "
-    "MissingExtraError NotFittedError UnknownLabelError"
+    "MissingExtraError NotFittedError FormatWarning UnknownLabelError"
 )
 _HOMES = {
     "Aligner": "decentrl.aligner",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import pyarrow as pa
 import torch
-import torch.nn.functional as F
 
 from decentrl.config import Config
 from decentrl.data.alignment_task import AlignmentTask
@@ -22,39 +21,52 @@ from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.registry import as_alignment_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.errors import ConfigError, InputError
-from decentrl.evaluation.links import evaluate_links, rank_links
-from decentrl.evaluation.metrics import summary
+from decentrl.evaluation.links import evaluate_links, rank_apart
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_graphs, new_ends
 from decentrl.growth.explain_pair import NAMES, PairExplainer
 from decentrl.growth.explanation import Reason
-from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.learned import all_triples, graphs_of
+from decentrl.growth.matching_model import Assign, MatchingModel
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
-from decentrl.growth.potentials import Matching
-from decentrl.matching.confidence import calibration
-from decentrl.matching.matchers import MATCHERS
+from decentrl.growth.rehearsal import learn_newcomers
+from decentrl.matching.confidence import Confidence
+from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import (
     KEPT,
-    answer,
     best_pairs,
-    check_question,
-    matches_table,
-    threshold_of,
 )
-from decentrl.matching.potentials import OTHER
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 from decentrl.nn.running import cuda_devices
-from decentrl.training.fitting import NO_LINKS, TrainingContext, fit_alignment, planned_epochs
+from decentrl.training.fitting import (
+    NO_LINKS,
+    Fitted,
+    TrainingContext,
+    fit_alignment,
+    planned_epochs,
+)
 from decentrl.training.loop import Row
 from decentrl.training.progress import progress_bar
 
 __all__ = ["SIDES", "Aligner", "Assign", "Side"]
 
-Assign = Literal["nearest", "mutual", "one-to-one"]
+
+def _rehearsed(learned: AlignmentState, fitted: Fitted) -> Confidence | None:
+    """Confidence in matches of newcomers, by what had not learned from the held-out links."""
+    task, config = learned.task, learned.config
+    # Strangers would have no names, by which newcomers could be told from them at once.
+    if fitted.first is None or not config.model.inductive or config.names.weight:
+        return None
+    if task.open_world:
+        return None
+    found, weights = fitted.first
+    config = replace(config, training=replace(config.training, refit=False))
+    offset = np.array([0, len(task.left.entities)])
+    state = replace(learned, config=config, weights=weights, found=found - offset)
+    return learn_newcomers(state, task.valid, config.seed)
 
 
-class Aligner(GrowingModel[AlignmentState]):
+class Aligner(MatchingModel):
     """Learns from two graphs and some links; finds the other links.
 
     >>> aligner = Aligner.from_preset("tiny").fit("left.tsv", "right.tsv", "links.tsv")
@@ -134,98 +146,13 @@ class Aligner(GrowingModel[AlignmentState]):
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
-        self._swap(AlignmentState.from_fitted(self.device, task, fitted))
+            learned = AlignmentState.from_fitted(self.device, task, fitted)
+            self._swap(replace(learned, newcomer=_rehearsed(learned, fitted)))
         self.history = fitted.history
         self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
         self.started = fitted.started - np.array([0, known.n_left])
         self.seconds["train"] = time.perf_counter() - started
         return self
-
-    def _settled(self) -> AlignmentState:
-        learned = super()._settled()
-        # What newcomers read is made once, for this state and the one that is written.
-        stored = learned.memories if self.config.model.inductive else learned.stored
-        return replace(learned, stored=stored, potentials=self._matching.to_tensors())
-
-    # Matching
-
-    @property
-    def _matching(self) -> Matching:
-        """What matches entities, with what it has found out since the state is there."""
-
-        def make() -> Matching:
-            learned, settings = self.learned, self.config.matching
-            links = np.concatenate((learned.task.train, learned.task.valid))
-            return Matching(self.growing, self.indexes, settings, links, learned.potentials)
-
-        return self._once("matching", make, grows=True)
-
-    def match(
-        self,
-        entities: Sequence[str] | None = None,
-        *,
-        top: int = 1,
-        side: Side = "left",
-        matcher: str | None = None,
-        assign: Assign = "nearest",
-        min_confidence: float | Literal["fitted"] | None = None,
-        ann: bool = False,
-        language: str = "",
-    ) -> ResultTable:
-        """The best counterparts of some entities, or of all that no known link names.
-
-        Candidates are the entities of the other graph that no known link has taken. If an asked
-        entity is in a known link itself, its counterpart is a candidate too.
-
-        All entities are matched together. The potentials are kept, also by :meth:`save`: later
-        questions about some entities take one pass over the candidates.
-
-        Args:
-            entities: identifiers or names of entities of ``side``.
-            top: how many for each.
-            matcher: ``cosine``, ``csls`` or ``sinkhorn``; default: the configured one.
-            assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
-                best; ``one-to-one`` every entity at most once, best pairs of 50 for each first.
-            min_confidence: entities whose best match is less sure have none. ``fitted`` is the
-                value that was best on the validation links.
-            ann: search in an approximate index (FAISS), built at the first such question. It may
-                miss candidates, so scores of new or linked entities may differ.
-            language: of the names that are shown, where there are some in it.
-        Returns:
-            table with the columns left, right, rank (1 is best), score and confidence: how likely
-            the match is right, null where it was not learned (that takes validation links, the
-            configured matcher and rank 1), and left_name and right_name, of graphs with names. An
-            entity without a match has a null counterpart.
-        """
-        check_question(top, assign)
-        self._side(side)
-        matcher = self._matcher(matcher)
-        own, other = (self.growing.sides[name] for name in (side, OTHER[side]))
-        if entities is None:
-            listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
-        else:
-            listed = entity_ids(own, entities)
-        there = own.has_vector().numpy()[listed]
-        confidence = self.learned.confidence if matcher == self.config.matching.matcher else None
-        asked = None if entities is None else listed[there]
-        least = threshold_of(min_confidence, confidence)
-        mine, theirs, *pairs = self._matching.pairs(
-            side, asked, matcher, assign, top=top, rivals=confidence is not None, ann=ann
-        )
-        kept = min(top, max(1, len(theirs)))
-        answers = answer(*pairs, top=kept, assign=assign, confidence=confidence, threshold=least)
-        answers = answers.spread(np.searchsorted(mine, listed[there]), there)
-        names = np.array([*other.entities.take(theirs), None], object)
-        counterparts = names[answers.columns.numpy()]
-        labels = np.array(own.entities.take(listed), object)
-        table = matches_table(labels, counterparts, answers, swapped=side == "right")
-        return ResultTable(add_names(table, self.growing.sides, language))
-
-    def _matcher(self, name: str | None) -> str:
-        name = name or self.config.matching.matcher
-        if name not in MATCHERS:
-            raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
-        return name
 
     def start_links(self, most: int = 10) -> tuple[int, list[tuple[str, str]]]:
         """How many pairs of names a training without known links began with, and some of them."""
@@ -308,7 +235,7 @@ class Aligner(GrowingModel[AlignmentState]):
             raise InputError("there are no test links", remedy="give some")
 
         def remember(scores: Scores) -> None:
-            name = f"tested by {self.config.matching.matcher}"
+            name = f"tested by {field_matcher(self.config.matching.matcher)}"
             self._once(name, lambda: top_pairs(scores, 1))
 
         rows, ranks = evaluate_links(
@@ -325,44 +252,14 @@ class Aligner(GrowingModel[AlignmentState]):
     def evaluate_apart(self) -> list[dict[str, Any]]:
         """Metrics of the test links by structure alone and by names alone, left to right.
 
-        By the matcher of the settings, among ``test``; empty where vectors have one of these only.
+        Among ``test``; empty where vectors have one of these only.
         """
-        task, matcher = self.task, self.config.matching.matcher
-        names = self.learned.spans.get(NAMES)
-        width = self.learned.vectors["left"].shape[1]
-        if names is None or names == slice(0, width) or not len(task.test):
+        spans, test = self.learned.spans, self.task.test
+        if NAMES not in spans or len(spans) == 1 or not len(test):
             return []
-        columns = torch.arange(width)
-        named = (columns >= names.start) & (columns < names.stop)
-        links, rows = torch.from_numpy(task.test).to(self.device), []
-        for view, kept in ((STRUCTURE, ~named), (NAMES, named)):
-            chosen = columns[kept].to(self.device)
-            left, right = (F.normalize(self.vectors(side)[:, chosen], dim=1) for side in SIDES)
-            found = rank_links(left, right, links, matcher, self.config.matching)
-            rows.append({"view": view, "matcher": matcher, "n": len(links), **summary(found)})
-        return rows
-
-    def confidence(self, links: Source | None = None) -> dict[str, float]:
-        """How sure matches are, checked on links, by default those to test on; empty if that was
-        not learned.
-
-        Every left test entity is matched among all entities without a known link, as
-        :meth:`match` does. ``ece`` is the expected calibration error (15 bins of equal mass),
-        ``mean`` the mean confidence, ``right`` the share that is right, ``threshold`` the
-        confidence below which ``min_confidence="fitted"`` gives no match.
-        """
-        test = self.task.test if links is None else self.task.read_links(links)
-        test = test[self.growing.sides["left"].has_vector().numpy()[test[:, 0]]]
-        if self.learned.confidence is None or not len(test):
-            return {}
-        matcher = self.config.matching.matcher
-        mine, theirs, *pairs = self._matching.pairs_together("left", test[:, 0], matcher, KEPT)
-        answers = answer(*pairs, confidence=self.learned.confidence)
-        rows = np.searchsorted(mine, test[:, 0])
-        found = answers.columns[rows, 0].numpy()
-        right = torch.from_numpy((found >= 0) & (theirs[found] == test[:, 1]))
-        sure = answers.confidence[rows].double()
-        return calibration(sure, right) | {"threshold": self.learned.confidence.threshold}
+        ends = [self.vectors(side)[torch.from_numpy(test[:, i])] for i, side in enumerate(SIDES)]
+        others = slice(0, spans[NAMES].start)
+        return rank_apart(ends, {STRUCTURE: others, NAMES: spans[NAMES]}, self.config.matching)
 
     def test_matches(self, matcher: str | None = None) -> ResultTable:
         """The best match of every left test entity among the test targets, beside the truth.
@@ -370,7 +267,8 @@ class Aligner(GrowingModel[AlignmentState]):
         Each row has left, right, truth, score, correct and degree (triples the entity is in), and
         names of graphs that have some.
         """
-        matcher, task, config = self._matcher(matcher), self.task, self.config.matching
+        task, config = self.task, self.config.matching
+        matcher = self._matcher(matcher or field_matcher(config.matcher))
 
         def make() -> SparseScores:
             left, right = self.vectors("left"), self.vectors("right")

@@ -87,15 +87,24 @@ def writing(*files: PathLike[str]) -> Iterator[None]:
 
 
 class DecentRLWarning(UserWarning):
-    """A part of the input was left out."""
+    """A part of the input was left out, or read in a way that it does not say itself."""
 
 
-def warn_left_out(message: str) -> None:
+class FormatWarning(DecentRLWarning):
+    """How a file was read or written where that does not go without saying."""
+
+
+def warn_left_out(message: str, kind: type[DecentRLWarning] = DecentRLWarning) -> None:
     """Give a :class:`DecentRLWarning` at the line outside this package that led here."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "decentrl":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, DecentRLWarning, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
+
+
+def warn_format(message: str) -> None:
+    """Give a :class:`FormatWarning`; the command line prints it."""
+    warn_left_out(message, FormatWarning)
 
 
 _NO_MEMORY = re.compile(r"out of memory|(alloc|reserve)\w* memory|bad_alloc", re.IGNORECASE)

@@ -197,7 +197,6 @@ def test_overwrite_replaces_runs_and_bad_input_does_not_cost_them(
         ((), "give TRIPLES, or --dataset NAME"),
         (("a.tsv", "--dataset", "wn18"), "give either --dataset or files, not both"),
         (("--test", "t.tsv", "--dataset", "wn18"), "give either --dataset or files, not both"),
-        (("a.tsv", "--open-world"), "--open-world needs --dataset"),
         (("--dataset", "world"), "world is two graphs, prediction needs one"),
         (("a.tsv", "--set", "matching.keep=3"), "no settings section 'matching'"),
     ],

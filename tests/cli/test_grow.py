@@ -107,7 +107,7 @@ def test_added_triples_are_there_for_the_next_command(decentrl: Command, case: C
         f"tuesday.tsv: addition 1{place}\n"
         "  triples accepted: 3, new entities: 2\n"
         "  without a trained neighbour: 1; their vectors are made of relations and other new "
-        "entities only\n"
+        "entities only\n" + "  matches: 0 new, 0 changed, 0 lost; 0 in all\n" * case.aligned
     )
     if case.aligned:
         assert decentrl("match", case.run, "new").out.startswith("new\thttp://right.org/e/")
@@ -689,3 +689,61 @@ def test_an_export_that_cannot_be_is_one_line(
     ):
         refused(decentrl("export", twin_run, "-o", output, *more), says)
     assert list(tmp_path.iterdir()) == []
+
+
+def claims(run: Path) -> dict[str, str]:
+    aligner = Aligner.load(run, "cpu")
+    least = "fitted" if aligner.learned.confidence else None
+    table = aligner.match(assign="mutual", min_confidence=least).to_pylist()
+    return {row["left"]: row["right"] for row in table if row["right"] is not None}
+
+
+def test_an_addition_says_how_many_matches_are_new_changed_and_lost(
+    decentrl: Command, twin_files: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    asked = ("align", twin_files["left"], twin_files["right"], "--links", twin_files["links"])
+    assert decentrl(*asked, "--preset", "propagate", "--device", "cpu", "-o", run).code == 0
+    file = tmp_path / "new.tsv"
+    file.write_text("".join("\t".join(row) + "\n" for row in NEW["two_graphs"]), "utf-8")
+    before = claims(run)
+    done = decentrl("add", run, file, "--side", "left", "--device", "cpu")
+    after = claims(run)
+    both = set(before) & set(after)
+    counts = (
+        f"{len(set(after) - both):,} new, {sum(before[x] != after[x] for x in both):,} changed, "
+        f"{len(set(before) - both):,} lost; {len(after):,} in all"
+    )
+    assert f"matches: {counts}" in done.out
+    assert len(after) > 10
+    assert set(after) & {"new", "newer"} or len(set(after) - both) == 0
+    assert decentrl("undo", run).code == 0
+    done = decentrl("add", run, file, "--side", "left", "--device", "cpu", "--json")
+    (line,) = json.loads(done.out)
+    found = line["matches"]
+    assert found["all"] == len(after)
+    assert found["new"] + len(both) == len(after)
+
+
+def test_matches_of_what_came_since_an_addition_are_listed(
+    decentrl: Command, twin_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(twin_run, tmp_path / "run"))
+    for name, rows in (("one", NEW["two_graphs"]), ("two", [("third", R0, f"{LEFT}7")])):
+        file = tmp_path / f"{name}.tsv"
+        file.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+        assert decentrl("add", run, file, "--side", "left", "--device", "cpu").code == 0
+
+    def listed(number: int, *more: str) -> set[str]:
+        rows = json.loads(decentrl("match", run, "--since", str(number), *more, "--json").out)
+        return {row["left"] for row in rows}
+
+    assert listed(0) == {"new", "newer", "third"}
+    assert listed(1) == {"third"}
+    assert listed(2) == set()
+    assert listed(0, "--side", "right") == set()
+    assert decentrl("match", run, "new", "--since", "1").code == 2
+    assert decentrl("compact", run, "--device", "cpu").code == 0
+    done = decentrl("match", run, "--since", "1")
+    assert done.code == 2
+    assert "not known apart" in done.err

@@ -72,13 +72,13 @@ def test_a_bad_file_is_named_with_its_line_and_a_remedy(
 def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file; check the path"):
         KnowledgeGraph.read(tmp_path / "absent.tsv")
-    with pytest.raises(InputError, match="a folder, not a file; name a file inside it"):
+    with pytest.raises(InputError, match="no file in this folder has a known extension; name a"):
         KnowledgeGraph.read(tmp_path)
 
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "g").write_bytes(GOOD)
-    for wrong in ("xml", ""):
+    for wrong in ("xls", ""):
         with pytest.raises(InputError, match=r"unknown format .*one of tsv, .*parquet, nt"):
             KnowledgeGraph.read(tmp_path / "g", format=wrong)
 
@@ -90,7 +90,7 @@ PARQUET = [
         r"2 column\(s\), but 3 are needed; give the columns head",
     ),
     (
-        {"id": [1], "h": ["a"], "r": ["r"], "t": ["b"]},
+        {"w": [1], "x": ["a"], "y": ["r"], "z": ["b"]},
         None,
         r"4 column\(s\), but 3 are needed; give the columns head",
     ),

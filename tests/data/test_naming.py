@@ -47,6 +47,21 @@ def test_a_name_of_several_entities_is_an_error_that_lists_some() -> None:
         entity_ids(GRAPH, ["berlin"])
 
 
+def test_one_entity_needs_no_list() -> None:
+    assert entity_ids(GRAPH, "Berlino").tolist() == [0]
+
+
+def test_an_entity_of_the_other_graph_is_found_there() -> None:
+    other = KnowledgeGraph.read([("x1", "r", "x2")]).with_names([("x1", "Bern")])
+    graphs = {"left": GRAPH, "right": other}
+    for label in ("x2", "bern"):
+        with pytest.raises(UnknownLabelError, match=f"{label}' is unknown in this .*--side r"):
+            entity_ids(GRAPH, [label], graphs)
+    assert entity_ids(GRAPH, ["e5"], graphs).tolist() == [5]
+    with pytest.raises(UnknownLabelError, match=r"'x9' is unknown; check its"):
+        entity_ids(GRAPH, ["x9"], graphs)
+
+
 def test_what_no_entity_is_called_has_suggestions_among_names_too() -> None:
     with pytest.raises(UnknownLabelError, match="'Sprinfield' is unknown; did you mean 'Spring"):
         entity_ids(GRAPH, ["Sprinfield"])

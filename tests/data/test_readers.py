@@ -92,7 +92,7 @@ def test_any_label_without_tab_or_line_end_survives(
 @given(st.lists(st.tuples(text, text, text), min_size=1, max_size=6))
 def test_the_slow_reading_agrees_with_the_fast_one(triples: list[tuple[str, str, str]]) -> None:
     data = "\n".join("\t".join(row) for row in triples).encode()
-    slow = delimited._slow(data, Path("g.tsv"), ("head", "relation", "tail"), "tsv")
+    slow = delimited._slow(data, Path("g.tsv"), ("head", "relation", "tail"), delimited.TSV)
     fast = delimited._fast(data, TRIPLE, "\t", 0)
     assert fast is not None
     assert [c.to_pylist() for c in fast] == [c.to_pylist() for c in slow]

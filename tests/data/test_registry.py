@@ -9,8 +9,11 @@ import pytest
 
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.layouts import read_batches
 from decentrl.data.ngrams import fold
+from decentrl.data.readers import read_table
 from decentrl.data.registry import checksums, data_root, find_dataset, list_datasets, load_dataset
+from decentrl.data.table import LINK
 from decentrl.errors import InputError
 from decentrl.runs.sources import Sources
 
@@ -152,7 +155,10 @@ def test_the_published_datasets_have_the_published_entities(info) -> None:  # ty
     task = load_dataset(info.name.upper())
     if isinstance(task, AlignmentTask):
         assert (len(task.left.entities), len(task.right.entities)) == info.entities
-        assert (len(task.train), len(task.test)) == (4500, 10500)
+        grows = info.name.startswith("contea")
+        links = (3623, 12682) if grows else (4500, 10500)
+        assert (len(task.train), len(task.test)) == links
+        assert len(task.valid) == 1811 * grows
     else:
         assert (len(task.graph.entities),) == info.entities
     assert info.present()
@@ -161,3 +167,12 @@ def test_the_published_datasets_have_the_published_entities(info) -> None:  # ty
 def test_a_dataset_without_an_open_world_says_how_to_make_one() -> None:
     with pytest.raises(InputError, match="make one with: decentrl data split wn18rr"):
         load_dataset("wn18rr", open_world=True)
+
+
+@pytest.mark.data
+def test_what_arrives_in_contea_is_read_step_by_step() -> None:
+    batches = read_batches(find_dataset("contea/zh-en").path())
+    assert [len(read_table(links, LINK)) for _, links in batches] == [
+        14213, 16296, 18716, 21473, 24678
+    ]  # fmt: skip
+    assert [len(read_table(file)) for file in batches[0][0]] == [33568, 59691]

@@ -175,3 +175,10 @@ def test_a_long_tail_is_shared_again() -> None:
     assert list(copy) == list(grown)
     assert copy.copy()._first is copy._first
     assert copy._later == []
+
+
+def test_labels_that_contain_what_was_asked_are_suggested() -> None:
+    known = [f"http://example.org/{x}" for x in ("Berlin", "East_Berlin", "Bern", "Paris")]
+    assert nearest("berlin", known)[:2] == [known[0], known[1]]
+    assert nearest("http://example.org/Berln", known)[0] == known[0]  # a slip comes before
+    assert nearest("be", known) == []  # two letters are in everything

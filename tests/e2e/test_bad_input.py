@@ -54,7 +54,11 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "empty links": ({"bad.tsv": b""}, swap("links.tsv", "bad.tsv"), "bad.tsv: the file is empty"),
     "a missing file": ({}, swap("left.tsv", "no.tsv"), "no.tsv: there is no such file; check"),
     "missing links": ({}, swap("links.tsv", "no.tsv"), "no.tsv: there is no such file; check"),
-    "a folder for a file": ({}, swap("left.tsv", "."), ".: this is a folder, not a file"),
+    "a folder for links' names": (
+        {},
+        [*ALIGN, "--left-names", "."],
+        ".: this is a folder, not a file; name a file inside it",
+    ),
     "links to an unknown entity": (
         {"bad.tsv": LINKS + b"d\tZ\n"},
         swap("links.tsv", "bad.tsv"),
@@ -100,7 +104,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         swap("left.tsv", "bad.xlsx"),
         "bad.xlsx: the extension .xlsx is unknown",
     ),
-    "an unknown format": ({}, [*ALIGN, "--format", "xml"], "left.tsv: unknown format 'xml'"),
+    "an unknown format": ({}, [*ALIGN, "--format", "xls"], "left.tsv: unknown format 'xls'"),
     "an unknown dataset": (
         {},
         ["align", "--dataset", "wrold", "-o", "run"],
@@ -167,7 +171,16 @@ BAD: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         ["complete", "--dataset", "world/cldr", "--format", "nt", "-o", "run"],
         "--format is about files; world/cldr comes as it is",
     ),
-    "an open world of files": ({}, [*ALIGN, "--open-world"], "--open-world needs --dataset"),
+    "an open world without links": (
+        {},
+        ["align", "left.tsv", "right.tsv", "--open-world", "-o", "run"],
+        "--open-world makes test links new; give --links",
+    ),
+    "an open world of too few links": (
+        {},
+        [*ALIGN, "--open-world"],
+        "a share of 0.2 of 1 test links is none; give a larger share or more data",
+    ),
     "nothing to resume": (
         {},
         ["align", "--resume", "-o", "run"],

@@ -17,7 +17,8 @@ from decentrl.config import MatchingConfig
 from decentrl.evaluation.links import evaluate_links
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import rank
-from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matchers import FIELD as MATCHERS
+from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 
 CONFIG = MatchingConfig()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decentrl.evaluation.metrics import mean_rank
-from decentrl.evaluation.ranks import Ranks, rank
+from decentrl.evaluation.ranks import Ranks, rank, rank_pairs
 from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import top_pairs
 
 tied_scores = st.integers(1, 6).flatmap(
     lambda m: st.lists(
@@ -38,6 +39,29 @@ def test_better_and_tied_candidates_are_counted(
     found = rank(as_scores(matrix, budget), torch.tensor([target for _, target in queries]))
     assert found.better.tolist() == [sum(s > row[t] for s in row) for row, t in queries]
     assert found.tied.tolist() == [sum(s == row[t] for s in row) for row, t in queries]
+
+
+@given(tied_scores)
+@settings(deadline=None)
+def test_ranks_among_stored_pairs_are_those_among_all_and_others_share_the_last(
+    queries: list[tuple[list[int], int]],
+) -> None:
+    matrix = torch.tensor([row for row, _ in queries], dtype=torch.float64)
+    targets = torch.tensor([target for _, target in queries])
+    rows, (n, m) = torch.arange(len(queries)).flip(0), matrix.shape
+    every = top_pairs(as_scores(matrix), max(n, m))
+    found, expected = rank_pairs(every, rows, targets[rows]), rank(as_scores(matrix), targets)
+    assert found.better.flip(0).tolist() == expected.better.tolist()
+    assert found.tied.flip(0).tolist() == expected.tied.tolist()
+    few = top_pairs(as_scores(matrix), 1)
+    ranks = rank_pairs(few, rows, targets[rows])
+    for row, target, better, tied in zip(
+        rows.tolist(), targets[rows].tolist(), ranks.better.tolist(), ranks.tied.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        stored = few.columns[few.rows == row].tolist()
+        if target not in stored:
+            assert (better, tied) == (len(stored), m - len(stored))
 
 
 def test_scores_are_tied_within_a_millionth_of_the_largest() -> None:

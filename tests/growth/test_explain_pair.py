@@ -92,6 +92,8 @@ def test_without_a_name_the_share_of_names_is_that_of_attributes(aligner: Aligne
     assert "Names: l15 has none; their share is that of attributes." in str(found)
     bare = replace(found, shares={**found.shares, "names": 0.0})
     assert "Names say nothing: l15 has none." in str(bare)
+    assert "a missing name" in str(replace(bare, cosine=sum(bare.shares.values()) + 0.08))
+    assert "a missing name" not in str(replace(bare, cosine=sum(bare.shares.values())))
 
 
 def test_a_label_is_no_command_to_a_terminal_and_no_line(aligner: Aligner) -> None:

@@ -19,7 +19,7 @@ from decentrl.matching.matchers import MATCHERS, apply_matcher
 from decentrl.matching.matches import KEPT, answer
 from decentrl.matching.potentials import Potentials
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import rescore, top_pairs
+from decentrl.matching.sparse import SparseScores, rescore, top_pairs
 
 N, M, D = 30, 40, 6
 CONFIG = MatchingConfig(temperature=0.1)
@@ -46,6 +46,7 @@ def matching(links: Any = LINKS, config: MatchingConfig = CONFIG, **tensors: Ten
     sides = {"left": graph(LEFT), "right": graph(RIGHT)}
     growing: Any = SimpleNamespace(sides=sides, growths=[])
     named = {f"potential.left.{name}": tensor for name, tensor in tensors.items()}
+    named["potential.balance"] = named.pop("potential.left.balance", torch.tensor(1.0))
     return Matching(growing, Indexes(growing, unit=True), config, links, named)
 
 
@@ -71,7 +72,8 @@ def columns_alone(matcher: str) -> Matching:
     if scores.column is not None:
         other[IDS[1]] = scores.column
     config = replace(CONFIG, matcher=matcher)
-    return matching(config=config, own=torch.full((N,), torch.nan), other=other)
+    balance, own = torch.tensor(scores.balance), torch.full((N,), torch.nan)
+    return matching(config=config, own=own, other=other, balance=balance)
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)
@@ -97,7 +99,7 @@ def test_an_own_term_that_is_not_known_is_made_as_the_full_problem_makes_it(matc
     assert torch.allclose(best[0], expected[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("matcher", ["csls", "sinkhorn"])
+@pytest.mark.parametrize("matcher", ["csls", "sinkhorn", "blend"])
 def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: str) -> None:
     """A half-step gives a column what the last turn gave it, up to the turn that is to come."""
     scores = solve(matcher, MatchingConfig(temperature=0.1, iterations=200))
@@ -106,13 +108,13 @@ def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: s
     solved = {"left": torch.full((N,), torch.nan), "right": torch.full((M,), torch.nan)}
     solved["left"][IDS[0]], solved["right"][IDS[1]] = scores.row, scores.column
     known = solved["right"].clone()
-    potentials = Potentials(matcher, CONFIG, "left", solved)
+    potentials = Potentials(matcher, CONFIG, "left", solved, scores.balance)
     potentials.discard("right", torch.arange(3), M)
     assert potentials.solved["right"][:3].isnan().all()
     made = potentials.values("right", FREE["right"], torch.tensor([M - 1]), RIGHT, LEFT)
     shift = 0.0
-    if matcher == "sinkhorn":  # three columns fewer to share the rows' mass
-        shift = 0.1 * np.log((M - 7) / (M - 10))
+    if matcher != "csls":  # three columns fewer to share the rows' mass
+        shift = scores.balance * 0.1 * np.log((M - 7) / (M - 10))
     assert torch.allclose(made[:3], known[:3] + shift, atol=1e-4)
     assert torch.equal(made[3 : M - 7], known[3 : M - 7])
     assert made[M - 1] != 0
@@ -167,3 +169,32 @@ def test_csls_is_the_same_from_both_sides() -> None:
     assert rows.tolist() == [4]
     assert pairs.best(1)[0][0] == expected[0][4]
     assert columns[pairs.best(1)[1][0]] == expected[1][4]
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_graphs_whose_cosines_are_too_many_are_matched_by_the_best_pairs_of_each(
+    matcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dense = matching().pairs_together("left", None, matcher, KEPT)
+    expected = answer(*dense[2:], top=3)
+    passes: list[int] = []
+    monkeypatch.setattr("decentrl.growth.potentials.LARGE_KEEP", M)  # every pair is among them
+    monkeypatch.setattr(Scores, "cosine", lambda left, right: Scores(left, right))
+
+    def counted(cosine: Scores, k: int) -> SparseScores:
+        passes.append(k)
+        return top_pairs(cosine, k)
+
+    monkeypatch.setattr("decentrl.growth.potentials.top_pairs", counted)
+    asked = matching()
+    for side in ("left", "left", "right"):
+        found = asked.pairs_together(side, None, matcher, KEPT)
+        if side == "left":
+            answers = answer(*found[2:], top=3)
+            assert torch.equal(answers.columns, expected.columns)
+            assert torch.allclose(answers.scores, expected.scores, atol=1e-4)
+            # A single question is answered by the same potentials.
+            rows, columns, *one = question(asked, matcher, 3)
+            row = rows.tolist().index(3)
+            assert columns[answer(*one).columns[row, 0]] == found[1][answers.columns[3, 0]]
+    assert passes == [M]  # what is costly is done once

@@ -23,6 +23,7 @@ from decentrl.matching.confidence import (
     evidence,
     expected_calibration_error,
     fit_confidence,
+    linked_share,
 )
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, sparse_csls, top_pairs
@@ -237,3 +238,34 @@ def test_entities_without_a_counterpart_get_less_confidence() -> None:
     everything = answer_scores(correct[~half], torch.ones(150, dtype=torch.bool), has[~half])
     assert held_out["f1"] > everything["f1"] + 0.05
     assert held_out["none_f1"] > 0.8
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
+def test_the_share_with_a_counterpart_is_estimated_from_features_alone(share: float) -> None:
+    random = np.random.default_rng(0)
+
+    def drawn(n: int, mean: float) -> Tensor:
+        return torch.from_numpy(random.normal(mean, 1, (n, 2)))
+
+    linked = int(share * 4000)
+    every = torch.cat((drawn(linked, 1.0), drawn(4000 - linked, -0.5)))
+    every[7] = torch.nan  # nothing was found for it
+    found = linked_share(drawn(400, 1.0), drawn(300, -0.5), every)
+    assert found == pytest.approx(share, abs=0.05)
+
+
+def test_an_example_may_count_more_than_once() -> None:
+    features = torch.tensor([[0.0], [1.0], [2.0], [3.0]], dtype=torch.float64)
+    right = torch.tensor([False, True, False, True])
+    counts = torch.tensor([1.0, 2.0, 3.0, 1.0], dtype=torch.float64)
+    repeated = counts.long()
+    once = fit_confidence(features, right, counts)
+    often = fit_confidence(
+        features.repeat_interleave(repeated, 0), right.repeat_interleave(repeated)
+    )
+    # Only the scale of the features differs, and with it what the small penalty costs.
+    torch.testing.assert_close(once(features), often(features), atol=0.02, rtol=0)
+    there = torch.tensor([True, True, False, True])
+    sure = torch.tensor([0.1, 0.9, 0.5, 0.7], dtype=torch.float64)
+    expected = choose_threshold(*(x.repeat_interleave(repeated) for x in (sure, right, there)))
+    assert choose_threshold(sure, right, there, counts) == expected

@@ -238,3 +238,24 @@ def test_keeping_the_best_of_six_thousand_entities_keeps_to_the_budget() -> None
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 48 * 1024  # kilobytes
+
+
+@given(tied_matrices, st.integers(1, 7))
+@settings(deadline=None)
+def test_the_best_of_stored_pairs_are_those_that_one_pass_keeps(
+    matrix: list[list[float]], k: int
+) -> None:
+    whole = as_scores(torch.tensor(matrix, dtype=torch.float64))
+    assert entries(top_pairs(whole, 9).nearest(k)) == entries(top_pairs(whole, k))
+
+
+@given(tied_matrices, st.data())
+@settings(deadline=None)
+def test_some_columns_of_stored_pairs_are_those_of_the_matrix(
+    matrix: list[list[float]], data: st.DataObject
+) -> None:
+    whole = torch.tensor(matrix, dtype=torch.float64)
+    numbers = st.lists(st.integers(0, whole.shape[1] - 1), unique=True)
+    chosen = torch.tensor(sorted(data.draw(numbers)), dtype=torch.int64)
+    found = sparse(whole).among(chosen)
+    assert torch.equal(dense(found), whole[:, chosen])

@@ -253,7 +253,7 @@ def test_known_and_unknown_appear_only_when_measured(report: Report) -> None:
 @pytest.mark.parametrize(
     ("part", "heading"),
     [
-        ("results", "All results"),
+        ("results", "As the field reports it"),
         ("history", "Training"),
         ("scores", "How far to trust a score"),
         ("groups", "Hits@1 by degree"),
@@ -447,3 +447,30 @@ def test_a_part_of_a_prediction_without_data_disappears_alone(
     bare = Page(render_report(replace(prediction, **{part: empty})))
     assert heading in full.words
     assert heading not in bare.words
+
+
+def claimed(**changes: Any) -> dict[str, Any]:
+    row = {"subset": "all", "matcher": "blend", "n": 631, "claimed": 1500, "judged": 700}
+    shares = {"hits@1": 0.676, "precision": 0.412, "recall": 0.598, "f1": 0.4879}
+    return row | shares | changes
+
+
+def test_what_match_gives_comes_first_then_the_tables_of_the_field(report: Report) -> None:
+    page = Page(render_report(replace(report, matches=[claimed()])))
+    assert ["all", "631", "67.6", "0.412", "0.598", "0.488"] in page.rows
+    first, second = (page.text.index(x) for x in ("Matches among everything", "As the field repo"))
+    assert first < second
+    assert "Of 1,500 matches among everything, 41 % are right, and 60 % of 631" in page.text
+    assert "exactly one test entity" in page.text
+    assert "say little" not in page.text
+
+
+def test_few_test_links_are_a_warning(report: Report) -> None:
+    page = Page(render_report(replace(report, matches=[claimed(n=49)])))
+    assert "Only 49 links are tested: these numbers say little" in page.text
+
+
+def test_calibration_of_an_alignment_is_shown(report: Report) -> None:
+    sure = {"ece": 0.0213, "mean": 0.71, "right": 0.69, "threshold": 0.4}
+    text = Page(render_report(replace(report, confidence=sure))).text
+    assert "Calibration error0.021confidence expects 71 % right, 69 % are" in text

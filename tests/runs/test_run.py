@@ -75,8 +75,13 @@ def check_results(results: dict[str, Any]) -> None:
     """As documented, key for key and in this order."""
     assert list(results) == [
         "dataset", "open_world", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-        "results", "apart", "self_training", "confidence", "sha256",
+        "results", "matches", "apart", "self_training", "confidence", "sha256",
     ]  # fmt: skip
+    for row in results["matches"]:
+        shares = ["hits@1", "precision", "recall", "f1"]
+        assert sorted(row) == sorted(["matcher", "subset", "n", "claimed", "judged", *shares])
+        assert row["subset"] in ("all", "known", "unknown")
+        assert all(0 <= row[name] <= 1 for name in shares)
     assert list(results["seconds"]) == ["read", "train", "match"]
     assert all(value >= 0 for value in results["seconds"].values())
     assert isinstance(results["peak_memory_bytes"], int)

@@ -16,6 +16,8 @@ from decentrl.evaluation.ranks import Ranks
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.confidence import choose_threshold, evidence
 from decentrl.matching.matches import best_pairs
+from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import SparseScores
 from decentrl.training import unlinked as unlinked_module
 from decentrl.training.unlinked import (
     VALIDATED,
@@ -275,7 +277,7 @@ def test_every_held_out_link_counts_once_with_its_counterpart_and_once_without(
     examples: list[tuple[Tensor, ...]] = []
 
     def choose(*arguments: Tensor) -> float:
-        examples.append(arguments)
+        examples.append(arguments[:3])
         return choose_threshold(*arguments)
 
     monkeypatch.setattr(unlinked_module, "choose_threshold", choose)
@@ -303,8 +305,7 @@ def test_the_seed_decides_and_nobody_elses_random_numbers_are_drawn(
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]
     assert all(torch.equal(learned[0][name], learned[1][name]) for name in learned[0])
-    for other in learned[2:]:  # the seed splits the links, which the threshold alone depends on
-        assert all(torch.equal(learned[0][n], other[n]) for n in other if n != "threshold")
+    # The seed splits the links into those whose counterparts are taken away first and later.
     assert len({float(each["threshold"]) for each in learned}) > 1
 
 
@@ -331,3 +332,45 @@ def test_ties_do_not_go_to_the_lowest_id() -> None:
     again = found_links(vectors, pool, 0.0, MatchingConfig(), 3)
     assert np.array_equal(again, found[3])
     assert len({links.tobytes() for links in found}) > 1
+
+
+def test_where_all_pairs_are_too_many_the_best_of_each_entity_serve(
+    doubtful: tuple[Tensor, Unlinked, Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked of the whole matrix again: one pass finds the pairs, they do the rest."""
+    vectors, unlinked, valid = doubtful
+    config = MatchingConfig(temperature=0.05)
+    ranks = held_out_ranks(vectors, unlinked, valid, config)
+    found = found_links(vectors, unlinked, 0.3, config)
+    sure = learn_confidence(vectors, unlinked, valid, config, seed=0)
+    monkeypatch.setattr(
+        unlinked_module.Scores, "cosine", lambda left, right: Scores(left, right, budget=1)
+    )
+    monkeypatch.setattr(unlinked_module, "LARGE_KEEP", SIZE)  # all of them
+    assert isinstance(unlinked.candidates(vectors, config), SparseScores)
+    again = held_out_ranks(vectors, unlinked, valid, config)
+    assert again.better.tolist() == ranks.better.tolist()
+    assert found_links(vectors, unlinked, 0.3, config).tolist() == found.tolist()
+    same = learn_confidence(vectors, unlinked, valid, config, seed=0)
+    for name, tensor in same.to_tensors().items():
+        torch.testing.assert_close(tensor, sure.to_tensors()[name], msg=name)
+    monkeypatch.setattr(unlinked_module, "LARGE_KEEP", 10)  # a few are enough
+    fewer = summary(held_out_ranks(vectors, unlinked, valid, config), VALIDATED)
+    assert fewer["hits@1"] == pytest.approx(summary(ranks, VALIDATED)["hits@1"], abs=0.03)
+
+
+@pytest.mark.parametrize("linked", [30, 75, 150])
+def test_the_fewer_seem_to_have_a_counterpart_the_less_sure_their_matches_are(linked: int) -> None:
+    """Of all left entities so many have a counterpart; half of these links are held out."""
+    vectors = noisy_twins(SIZE, 0.7)
+    strangers = F.normalize(torch.randn(SIZE - linked, 16, dtype=torch.float64), dim=1)
+    vectors[SIZE + linked :] = strangers
+    valid = np.stack((np.arange(0, linked, 2), SIZE + np.arange(0, linked, 2)), axis=1)
+    unlinked = Unlinked.of(SIZE, valid[:0], valid, np.arange(2 * SIZE))
+    config = MatchingConfig(temperature=0.05)
+    confidence = learn_confidence(vectors, unlinked, valid, config, seed=0)
+    found, features = evidence(*best_pairs(unlinked.cosine(vectors), "blend", config))
+    right = found == torch.arange(SIZE)
+    assert confidence(features).mean().item() == pytest.approx(
+        right.double().mean().item(), abs=0.1
+    )

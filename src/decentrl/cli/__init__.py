@@ -90,10 +90,12 @@ def run_app(app: Callable[[], object]) -> None:
     """Run a command; one clear line and exit code 2 for anything that goes wrong."""
     from decentrl.cli.streams import DEBUG
     from decentrl.data.called import printable
-    from decentrl.errors import DecentRLWarning, line_of
+    from decentrl.errors import DecentRLWarning, FormatWarning, line_of
 
     # Commands print what was left out in lines of their own.
     warnings.simplefilter("ignore", DecentRLWarning)
+    warnings.simplefilter("always", FormatWarning)
+    warnings.showwarning = _show_note(warnings.showwarning)
     try:
         app()
     except Exception as error:
@@ -106,6 +108,21 @@ def run_app(app: Callable[[], object]) -> None:
         line = printable(line_of(error)).replace("\n", r"\n")
         print(f"error: {line}", file=sys.stderr)
         sys.exit(2)
+
+
+def _show_note(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Print how a file was read as one line; other warnings are shown ``otherwise``."""
+    from decentrl.data.called import printable
+    from decentrl.errors import FormatWarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, FormatWarning):
+            return otherwise(message, category, *where)
+        line = printable(str(message)).replace("\n", r"\n")
+        print(f"note: {line}", file=sys.stderr)
+        return None
+
+    return show
 
 
 def _is_interruption(error: BaseException | None) -> bool:

@@ -32,14 +32,14 @@ from decentrl.cli.options import (
     open_test,
 )
 from decentrl.cli.output import TABLES, check_output
-from decentrl.cli.printers import PRINTERS, relation_table
+from decentrl.cli.printers import PRINTERS, print_unfinished, relation_table
 from decentrl.config import must_have_vectors
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
 
 RESULTS = {
     "dataset", "open_world", "task", "preset", "seed", "device", "seconds", "peak_memory_bytes",
-    "results", "apart", "self_training", "started_from_names", "frequency", "confidence",
+    "results", "matches", "apart", "self_training", "started_from_names", "frequency", "confidence",
 }  # fmt: skip
 """What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
@@ -87,7 +87,9 @@ def evaluate(
     how = {} if kind.two_graphs else {"among": among, "negatives": negatives}
     rows = model.evaluate(**others, **how).rows
     results = {**about(model), "results": rows}
-    if not kind.two_graphs:
+    if kind.two_graphs:
+        results["matches"] = model.evaluate_matches(**others)
+    else:
         # A frequency among other candidates says nothing beside these ranks.
         plain = among == "all" and not negatives
         results["frequency"] = model.frequency(**others) if plain else {}
@@ -108,7 +110,7 @@ def match(
     top: Annotated[int, Option(help="How many matches for each.", min=1)] = 1,
     side: Annotated[str, Option(help="The side of the entities: left or right.")] = "left",
     matcher: Annotated[
-        str | None, Option(help="cosine, csls or sinkhorn; default: the run's own.")
+        str | None, Option(help="cosine, csls, sinkhorn or blend; default: the run's own.")
     ] = None,
     assign: Annotated[
         str,
@@ -125,6 +127,10 @@ def match(
     ] = False,
     min_confidence: Annotated[
         float | None, Option(help="No match below this confidence, 0 to 1.")
+    ] = None,
+    since: Annotated[
+        int | None,
+        Option(help="Entities of that side that came after the addition of this number.", min=0),
     ] = None,
     ann: Ann = False,
     language: Language = "",
@@ -143,6 +149,8 @@ def match(
     """
     if abstain and min_confidence is not None:
         raise ConfigError("give either --abstain or --min-confidence, not both")
+    if entities and since is not None:
+        raise ConfigError("give either entities or --since, not both")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise ConfigError(f"--min-confidence is {min_confidence}; it must be between 0 and 1")
     if output is not None:
@@ -152,7 +160,10 @@ def match(
     asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
     asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
     asked["language"] = language
-    table = Aligner.load(run, device).match(entities or None, **asked)
+    aligner, named = Aligner.load(run, device), entities or None
+    if since is not None:
+        named = aligner.arrived_since(since, side)
+    table = aligner.match(named, **asked)
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"
     written += f", {none:,} entities without one" if none else ""
@@ -215,10 +226,14 @@ def predict(
 def info(run: Run, as_json: Json = False) -> None:
     """What a run is made of, how good it was when trained, and how much was added since."""
     from decentrl.cli.grow import count_added
+    from decentrl.runs.unfinished import describe_unfinished
     from decentrl.storage.bundle import open_bundle, read_card
     from decentrl.storage.card import QUALITY
     from decentrl.storage.kinds import kind_about
 
+    if (facts := describe_unfinished(run)) is not None:
+        print_json(facts) if as_json else print_unfinished(wide_console(), run, facts)
+        return
     results = read_results(run)
     opened = open_bundle(run) if (run / "bundle").is_dir() else None
     if since := count_added(run, opened) if opened else {}:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from decentrl.cli.output import tsv_row, write_table
+from decentrl.cli.output import tsv_rows, write_table
 from decentrl.data.called import NAME, UNFIT, called, printable
 from decentrl.storage.files import json_text
 
@@ -100,7 +100,7 @@ def print_answers(
         if table.num_rows > SHOWN:
             console.print(f"… and {table.num_rows - SHOWN:,} more: write them with -o {file}")
     else:
-        sys.stdout.writelines(map(tsv_row, table.to_pylist()))
+        sys.stdout.writelines(tsv_rows(table.to_pylist()))
 
 
 def _answer_table(table: ResultTable) -> Table:

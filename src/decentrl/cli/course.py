@@ -11,17 +11,20 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
 from decentrl.cli.ask import read_results
 from decentrl.cli.console import Results, plain_console, print_json, print_lines, wide_console
 from decentrl.cli.printers import PRINTERS
+from decentrl.data.links import several
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.runs import run as runs
-from decentrl.runs.folder import RESULTS, making, refuse_existing, tidy
+from decentrl.runs.folder import CONFIG, RESULTS, making, refuse_existing, tidy
 from decentrl.runs.report.collect import pick_samples
 from decentrl.runs.sources import Grown, whole_path, whole_paths
+from decentrl.runs.unfinished import has_checkpoint
 from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
@@ -54,11 +57,19 @@ class Plan:
         try:
             self._run()
         except KeyboardInterrupt:  # typer would end here without a word
-            text = "interrupted; `--resume` goes on from the last checkpoint"
+            text = f"interrupted{self._way_on()}"
             if (aside := self.output / ASIDE).is_dir():
                 text += f"; until it has finished, the run that was here is in {aside}"
             typer.echo(text, err=True)
             raise typer.Exit(130) from None
+
+    def _way_on(self) -> str:
+        """What there is to go on from after an interruption."""
+        if any(map(has_checkpoint, self.folders)):
+            return "; `--resume` goes on from the last checkpoint"
+        if any((folder / CONFIG).exists() for folder in self.folders):
+            return " before the first checkpoint; `--resume` begins the training again"
+        return " before the training; nothing of this run is kept"
 
     @property
     def folders(self) -> list[Path]:
@@ -167,8 +178,9 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
     else:
         held = f"{len(task.graph.relations):,} relations, {triples} training, "
         held += f"{len(task.valid):,} validation and {len(task.test):,} test triples"
-        if task.auxiliary is not None:
-            held += f"; {len(task.auxiliary):,} arrive after training"
+    if task.auxiliary is not None:
+        later = sum(map(len, task.auxiliary)) if kind.two_graphs else len(task.auxiliary)
+        held += f"; {later:,} triples arrive after training"
     lines = [f"{task.name}: {entities} entities, {held}"]
     lines += [
         f"{side}{_count(duplicates, 'duplicate triple')} dropped"
@@ -183,6 +195,8 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
         for side, graph in graphs.items()
         if (left := graph.counts.literals) or graph.names or graph.attributes
     ]
+    if kind.two_graphs:
+        lines += _link_lines(task)
     option, what, none = PRINTERS[kind.name].held_out
     if isinstance(sources, Grown):
         lines.append(f"{sources.share:.0%} of the epochs, from what {sources.start} has learned")
@@ -192,6 +206,19 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
             f"were held out to test on; --holdout 0 {none}"
         )
     print_lines(console, *lines)
+
+
+def _link_lines(task: Any) -> list[str]:
+    """What is unusual about links: repeated ones, and entities with several counterparts."""
+    lines = [f"links: {_count(task.repeated, 'duplicate')} dropped"] if task.repeated else []
+    links = np.concatenate((task.train, task.valid, task.test))
+    for side, ends in ((task.left, links), (task.right, links[:, ::-1])):
+        count, one = several(ends, side.entities)
+        if count:
+            which = "left" if side is task.left else "right"
+            entities = "entity has" if count == 1 else "entities have"
+            lines.append(f"links: {count:,} {which} {entities} several counterparts ({one!r})")
+    return lines
 
 
 def _count(n: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from typer import Argument, Option, Typer
 
 from decentrl.cli.console import plain_console, plain_table, print_json, print_lines
 from decentrl.cli.options import Json
+from decentrl.errors import ConfigError
 
 if TYPE_CHECKING:
     from decentrl.data.knowledge_graph import KnowledgeGraph
@@ -18,7 +19,10 @@ app = Typer(
     no_args_is_help=True,
 )
 
-Dataset = Annotated[str, Argument(metavar="NAME|FOLDER", help="A dataset's name, or its folder.")]
+Dataset = Annotated[
+    str,
+    Argument(metavar="NAME|FOLDER|FILE", help="A dataset's name or folder, or a file of triples."),
+]
 
 
 @app.command("list")
@@ -48,10 +52,14 @@ def info(
     open_world: Annotated[bool, Option("--open-world", help="With the open-world split.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What is in a dataset: entities, relations, triples, links, degrees, unseen entities."""
-    from decentrl.data.registry import load_dataset
+    """What is in a dataset or a file of triples: entities, relations, triples, links, degrees."""
+    from decentrl.data.graph_task import GraphTask
+    from decentrl.data.registry import is_source, load_dataset
 
-    facts = _facts(load_dataset(name, open_world))
+    if not open_world and is_source(name):
+        facts = _facts(GraphTask.read(name, 0.0, 0.0))
+    else:
+        facts = _facts(load_dataset(name, open_world))
     if as_json:
         print_json(facts)
         return
@@ -67,25 +75,41 @@ def info(
 def split(
     name: Dataset,
     output: Annotated[str, Option("--output", "-o", help="The new folder.")],
+    right: Annotated[
+        str, Argument(metavar="[RIGHT]", help="A second file, to align with the first one.")
+    ] = "",
+    links: Annotated[str, Option(help="The links between the two files.")] = "",
+    holdout: Annotated[
+        float, Option(help="Of files: the share of links or triples to test.")
+    ] = 0.1,
     share: Annotated[float, Option(help="Share of test links or entities made new.")] = 0.2,
     seed: Annotated[int, Option(help="Seed of the choice.", min=0, max=2**32 - 1)] = 0,
 ) -> None:
-    """Write a dataset with an open-world split to a new folder.
+    """Write a dataset, or own files, with an open-world split to a new folder.
 
     With an alignment dataset a share of the test links becomes new, with one graph a share of its
     entities; the triples that touch them arrive after training.
     """
     from decentrl.data.alignment_task import AlignmentTask
+    from decentrl.data.graph_task import GraphTask
     from decentrl.data.open_world import split_alignment, split_graph
-    from decentrl.data.registry import load_dataset
+    from decentrl.data.registry import is_source, load_dataset
     from decentrl.data.writers import write_alignment_folder, write_graph_folder
 
-    task = load_dataset(name)
+    task: AlignmentTask | GraphTask
+    if right or links:
+        if not (right and links):
+            raise ConfigError("give two files of triples and --links between them")
+        task = AlignmentTask.read(name, right, links).hold_out(holdout, seed, into="test")
+    elif is_source(name):
+        task = GraphTask.read(name, holdout, holdout, seed=seed)
+    else:
+        task = load_dataset(name)
     if isinstance(task, AlignmentTask):
-        links = split_alignment(task, share, seed)
-        assert links.unknown is not None
-        write_alignment_folder(links, output)
-        new = f"{int(links.unknown.sum()):,} of {len(links.test):,} test links"
+        aligned = split_alignment(task, share, seed)
+        assert aligned.unknown is not None
+        write_alignment_folder(aligned, output)
+        new = f"{int(aligned.unknown.sum()):,} of {len(aligned.test):,} test links"
     else:
         graph = split_graph(task, share, seed)
         assert graph.new_entities is not None

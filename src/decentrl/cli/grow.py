@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,18 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from decentrl.cli.console import plain_table, print_json, print_lines, wide_console
-from decentrl.cli.options import Device, Json, Links, Run, Triples, open_sides, open_test
+from decentrl.cli.options import (
+    Columns,
+    Device,
+    Header,
+    Json,
+    Links,
+    Run,
+    Separator,
+    Triples,
+    open_sides,
+    open_test,
+)
 from decentrl.errors import ConfigError, DecentRLError, InputError
 
 if TYPE_CHECKING:
@@ -49,6 +61,9 @@ def add(  # long, as its options and their help are in it
             "(made of identifiers); default: those in the file of triples."
         ),
     ] = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    separator: Separator = "",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -60,10 +75,12 @@ def add(  # long, as its options and their help are in it
 
     decentrl add run tuesday.tsv --side left
     """
+    from decentrl.data.headers import Reading
     from decentrl.data.readers import read_table
-    from decentrl.data.table import column_ids
+    from decentrl.data.table import TRIPLE, column_ids
     from decentrl.runs.sources import load_model
 
+    reading = Reading.of("", header, columns, separator)
     opened, where = open_sides(run, write=True, side=side)
     two_graphs = opened.kind.two_graphs
     if two_graphs and not where:
@@ -71,20 +88,28 @@ def add(  # long, as its options and their help are in it
     console = wide_console(stderr=as_json)
     added: list[dict[str, Any]] = []
     try:
-        tables = [read_table(file) for file in files]  # all, before the first is added
+        tables = [
+            read_table(file, TRIPLE, reading) for file in files
+        ]  # all, before the first is added
         with load_model(opened, device, durable=True) as model:
             # In prediction nothing but an embedding is then left to make a vector of.
             alone = not two_graphs and model.config.model.encoder == "none"
             relations = model.growing.sides[side].trained.relations
             for table in tables if strict else ():
                 column_ids(table, 1, relations, "relation that training has seen")
+            before = model.claimed() if two_graphs else None
             for table in tables:
                 # The name of a file may be made of any bytes.
                 name = os.fsencode(table.file.name).decode("utf-8", "replace")
                 last = refresh and table is tables[-1]
                 addition = model.add(table, **where, refresh=last, source=name, names=names or None)
-                added.append(_line(addition))
+                after = None if before is None else model.claimed()
+                changes = {} if before is None or after is None else _changes(before, after)
+                added.append(_line(addition) | ({"matches": changes} if two_graphs else {}))
                 _print_addition(console, addition, alone)
+                if two_graphs:
+                    _print_changes(console, changes)
+                before = after
     except DecentRLError as error:
         if len(files) == 1:
             raise
@@ -94,6 +119,25 @@ def add(  # long, as its options and their help are in it
         print_json(added)
     elif refresh:
         print_lines(console, "every vector was made anew; these additions are in the bundle now")
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, int]:
+    """How many left entities have a match that they had not, another one, none any more."""
+    old, now = set(before), set(after)
+    return {
+        "new": len(now - old),
+        "changed": sum(before[left] != after[left] for left in now & old),
+        "lost": len(old - now),
+        "all": len(now),
+    }
+
+
+def _print_changes(console: Console, changes: Mapping[str, int]) -> None:
+    line = "  matches were not compared, as there are too many pairs: `decentrl match` finds them"
+    if changes:
+        counts = ", ".join(f"{count:,} {name}" for name, count in changes.items() if name != "all")
+        line = f"  matches: {counts}; {changes['all']:,} in all"
+    print_lines(console, line)
 
 
 def _line(addition: Addition) -> dict[str, Any]:

@@ -36,6 +36,24 @@ Graph = Annotated[
     ),
 ]
 Triples = Annotated[str, Option(help="A predictor's run: triples to measure it by.")]
+Header = Annotated[
+    str,
+    Option(
+        help="Whether the first lines of files name the columns: yes, no, or auto (found out, and "
+        "said)."
+    ),
+]
+Columns = Annotated[
+    str,
+    Option(
+        metavar="HEAD,RELATION,TAIL",
+        help="The columns of triples to read, by name or by number from 1.",
+    ),
+]
+Separator = Annotated[
+    str,
+    Option(help="What is between two columns of triples: a character, tab or space."),
+]
 Entity = Annotated[str, Argument(metavar="ENTITY", help="Its identifier or name.")]
 Language = Annotated[str, Option(help="Show names in this language: en, zh-hant, …")]
 Top = Annotated[int, Option(help="How many.", min=1)]

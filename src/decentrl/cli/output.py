@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decentrl.data.called import on_a_line
 from decentrl.data.iris import iri_of
-from decentrl.errors import ConfigError, InputError
+from decentrl.errors import ConfigError, InputError, warn_format
 from decentrl.storage.files import whole_files
 
 if TYPE_CHECKING:
@@ -55,11 +56,24 @@ def write_table(table: ResultTable, path: Path) -> None:
 
             pq.write_table(table.to_arrow(), temporary)
             return
-        line = _statement if path.suffix == ".nt" else tsv_row
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             if path.suffix == ".tsv":
                 file.write("\t".join(table.column_names) + "\n")
-            file.writelines(map(line, table.to_pylist()))
+            rows = table.to_pylist()
+            file.writelines(map(_statement, rows) if path.suffix == ".nt" else tsv_rows(rows))
+
+
+def tsv_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Lines of tab-separated cells; tabs and line ends in labels are spelled out, and counted."""
+    odd = 0
+    for row in rows:
+        odd += any(isinstance(x, str) and on_a_line(x) != x for x in row.values())
+        yield tsv_row(row)
+    if odd:
+        warn_format(
+            f"{odd:,} row(s) with a tab or line end in a label have \\t or \\n there; "
+            "a .parquet file holds labels as they are"
+        )
 
 
 def tsv_row(row: Mapping[str, Any]) -> str:
@@ -74,12 +88,7 @@ def _cell(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6f}"
-    if isinstance(value, str) and any(c in value for c in "\t\n\r"):
-        raise InputError(
-            f"the label {value!r} contains a tab or a line end",
-            remedy="write a .parquet file, which can hold it",
-        )
-    return str(value)
+    return on_a_line(value) if isinstance(value, str) else str(value)
 
 
 def _statement(row: Mapping[str, Any]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from decentrl.cli.console import Results, number, plain_table, print_lines
+from decentrl.config import FEW_LINKS
 from decentrl.data.called import NAME, called
 
 METRICS = {f"hits@{k}": (f"Hits@{k}", 1, 100) for k in (1, 3, 10)}
@@ -18,6 +20,11 @@ METRICS |= {"mrr": ("MRR", 3, 1), "mr": ("MR", 1, 1)}
 """Name, digits and scale (100 for per cent) of each metric that is shown."""
 LINK_METRICS = ("hits@1", "hits@10", "mrr", "mr")
 TRIPLE_METRICS = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
+CLAIM_METRICS = {"hits@1": "Hits@1", "precision": "precision", "recall": "recall", "f1": "F1"}
+ONE_EACH = (
+    "among test: the targets of test links alone, of which each has exactly one counterpart; real "
+    "graphs do not promise that"
+)
 QUESTIONS = {"tail": "tail (h, r, ?)", "head": "head (?, r, t)"}
 
 
@@ -32,11 +39,30 @@ class Printer:
     finish: str  # what comes after training
 
 
+def print_unfinished(console: Console, run: Path, facts: Results) -> None:
+    """What there is of a run that has not finished, and how to go on with it."""
+    data = ", ".join(f"{name} {value}" for name, value in facts["data"].items())
+    stage = f" of {facts['stage']}" if "stage" in facts else ""
+    kept = "a checkpoint is there" if facts["checkpoint"] else "no checkpoint yet"
+    lines = [
+        f"{run}: {facts['task']}, begun and not finished (unless it is training now)",
+        f"- preset {facts['preset']}, seed {facts['seed']}; {data}",
+        f"- epochs done: {facts['epochs']}{stage}; {kept}",
+        f"- go on by: {facts['resume']}",
+    ]
+    if "seeds_begun" in facts:
+        lines.insert(
+            2, f"- seeds begun: {facts['seeds_begun']}, finished: {facts['seeds_finished']}"
+        )
+    print_lines(console, *lines)
+
+
 # Alignment
 
 
 def _print_links(console: Console, results: Results) -> None:
-    """Metrics, what validation links have chosen, and how far confidence can be trusted."""
+    """What `match` gives, the field's metrics, what validation links have chosen, confidence."""
+    _print_matches(console, results)
     rows = results["results"]
     parts = any(row["subset"] != "all" for row in rows)
     groups = []
@@ -49,7 +75,10 @@ def _print_links(console: Console, results: Results) -> None:
             direction = among = ""
         groups.append(lines)
     places = ("direction", "among", *(["entities"] if parts else []), "matcher")
-    console.print(_metric_table(_heading(results), places, LINK_METRICS, groups))
+    title = "As the field reports it" if results.get("matches") else _heading(results)
+    console.print(_metric_table(title, places, LINK_METRICS, groups))
+    if any(row["candidates"] == "test" for row in rows):
+        print_lines(console, ONE_EACH)
     if apart := results.get("apart"):
         cells = ", ".join(f"{row['view']} {_metric_cells(row, ['hits@1'])[0]}" for row in apart)
         matcher = apart[0]["matcher"]
@@ -65,7 +94,36 @@ def _print_links(console: Console, results: Results) -> None:
         chosen = training["rounds"]
         chosen = ", ".join(map(str, chosen)) if isinstance(chosen, list) else chosen
         console.print(f"self-training: {chosen} rounds (validation Hits@1 {tried})")
-    _print_calibration(console, results, "confidence", "all entities")
+    _print_calibration(console, results, "confidence", "matches of entities in test links")
+
+
+def _print_matches(console: Console, results: Results) -> None:
+    """The table of what `match` gives among everything without a known link, if there is one."""
+    rows = results.get("matches") or []
+    if not rows:
+        return
+    parts = len(rows) > 1
+    names = [*(["entities"] if parts else []), "matcher", "links", *CLAIM_METRICS.values()]
+    numbers = [name for name in names if name not in ("entities", "matcher")]
+    title = f"{_heading(results)}: `match`, left → right, among all without a known link"
+    table = plain_table(title, *names, numbers=numbers)
+    for row in rows:
+        subset = [row["subset"]] if parts else []
+        shares = (
+            " ± ".join(f"{100 * row[key]:.1f}" for key in (name, f"{name}_std") if key in row)
+            for name in CLAIM_METRICS
+        )
+        table.add_row(*subset, row["matcher"], f"{row['n']:,}", *shares)
+    console.print(table)
+    first = rows[0]
+    if (n := first["n"]) < FEW_LINKS:
+        print_lines(console, f"only {n} links are tested: these numbers say little")
+    if first["judged"] < first["claimed"]:
+        print_lines(
+            console,
+            f"{first['claimed'] - first['judged']:,} of {first['claimed']:,} matches have no end "
+            "in a test link and count as wrong: where there are other links, precision is higher",
+        )
 
 
 def _sample_links(samples: Sequence[Results]) -> Table:

@@ -8,17 +8,36 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from decentrl.cli.options import Device, Json, Output, Overwrite, Resume, check_choice, given
+from decentrl.cli.options import (
+    Columns,
+    Device,
+    Header,
+    Json,
+    Output,
+    Overwrite,
+    Resume,
+    Separator,
+    check_choice,
+    given,
+)
 from decentrl.config import DEFAULT_PRESET, Config, PredictionConfig, must_grow
 from decentrl.errors import ConfigError, InputError
 
 Holdout = Annotated[float, Option(help="Share to evaluate on if no test file is given.")]
 Format = Annotated[
-    str, Option(help="tsv, csv, parquet, nt or ttl, in place of what the extensions mean.")
+    str,
+    Option(
+        help="tsv, csv, parquet, jsonl, nt, ttl, n3, rdf, jsonld, nq or trig, in place of what the "
+        "extensions mean."
+    ),
 ]
 Dataset = Annotated[str, Option(help="A dataset's name or folder instead of files (`data list`).")]
 OpenWorld = Annotated[
-    bool, Option("--open-world", help="Some test entities arrive after training.")
+    bool,
+    Option(
+        "--open-world",
+        help="Some test entities arrive after training; of files a fifth, chosen at random.",
+    ),
 ]
 Preset = Annotated[str, Option(help="A ready set of settings.")]
 Set = Annotated[
@@ -30,6 +49,8 @@ Seeds = Annotated[
     int, Option(help="Run the seeds 0 … K-1 into RUN/seed-i and average.", min=0, max=1000)
 ]
 
+READING = ("format", "header", "columns", "separator", "unknown_links", "right_columns")
+"""Options about how files are read."""
 OPEN_PRESET = "paper"
 """For `complete --open-world`: entity embeddings help known entities and harm new ones."""
 
@@ -63,8 +84,19 @@ def align(  # long, as its options and their help are in it
         str, Option(help="Attributes of left entities: entity, attribute, value.")
     ] = "",
     right_attributes: Annotated[str, Option(help="Attributes of right entities.")] = "",
+    unknown_links: Annotated[
+        str,
+        Option(help="Links that name unknown entities: error, or skip to leave them out."),
+    ] = "error",
     holdout: Holdout = 0.1,
     format: Format = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    right_columns: Annotated[
+        str,
+        Option(metavar="HEAD,RELATION,TAIL", help="Those of RIGHT, if they are called otherwise."),
+    ] = "",
+    separator: Separator = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Preset = DEFAULT_PRESET,
@@ -94,6 +126,7 @@ def align(  # long, as its options and their help are in it
         check_choice("names", names, ("ids", "none", "translated", "ids+translated"))
     if names.endswith("translated") and not dataset and not resume:
         raise ConfigError(f"--names {names} is about a dataset; give files by --left-names")
+    check_choice("choice for --unknown-links:", unknown_links, ("error", "skip"))
     changes = [*(["self_training.rounds=3"] * self_train), *(settings or ())]
     config = Config.from_preset(preset, changes, seed)
     needed, optional = ("left", "right"), ("links", "test_links", "valid_links")
@@ -117,6 +150,9 @@ def complete(
     ] = "",
     holdout: Holdout = 0.1,
     format: Format = "",
+    header: Header = "auto",
+    columns: Columns = "",
+    separator: Separator = "",
     dataset: Dataset = "",
     open_world: OpenWorld = False,
     preset: Annotated[
@@ -176,22 +212,31 @@ def _start(
         about = [name for name in given(context, *files) if asked[name] != "none"]
         if dataset and about:
             raise ConfigError("give either --dataset or files, not both")
-        for name in given(context, "format", "holdout") if dataset else ():
-            raise ConfigError(f"--{name} is about files; {dataset} comes as it is")
+        for name in given(context, *READING, "holdout") if dataset else ():
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option} is about files; {dataset} comes as it is")
         if not dataset and not all(asked[name] for name in needed):
             raise ConfigError(f"give {words}, or --dataset NAME")
-        if asked["open_world"] and not dataset:
-            raise ConfigError(
-                "--open-world needs --dataset; `decentrl data split` makes such a folder"
-            )
+        linked = bool(dataset or asked.get("links", "given") or asked["test_links"])
+        if asked["open_world"] and not linked:
+            raise ConfigError("--open-world makes test links new; give --links or --test-links")
     from decentrl.cli.course import Plan
+    from decentrl.data.headers import Reading
     from decentrl.runs.run import JOBS
     from decentrl.storage.kinds import kind_for
 
     about = [name for name in asked if name.endswith(("names", "attributes"))]
-    names = ("dataset", "open_world", *files, *about, "format", "holdout")
+    names = (
+        "dataset",
+        "open_world",
+        *files,
+        *about,
+        *(x for x in READING if x in asked),
+        "holdout",
+    )
     sources = JOBS[kind_for(config).name].sources(**{name: asked[name] for name in names})
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
+    Reading.of(*(asked[name] for name in READING[:4]))  # is checked before anything is read
     named = given(context, *names, "preset", "seed")
     Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
 

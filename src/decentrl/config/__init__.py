@@ -16,5 +16,6 @@ from decentrl.config.settings import preset_names as preset_names
 from decentrl.config.settings import read_preset as read_preset
 from decentrl.config.settings import setting as setting
 from decentrl.config.settings import to_toml as to_toml
+from decentrl.config.shared import FEW_LINKS as FEW_LINKS
 from decentrl.config.shared import EncoderSettings as EncoderSettings
 from decentrl.config.shared import Steps as Steps

@@ -178,11 +178,15 @@ class SelfTraining:
 class MatchingConfig:
     csls_k: ClassVar[int] = 2  # neighbours in CSLS
 
-    matcher: Literal["cosine", "csls", "sinkhorn"] = setting("sinkhorn", "what `match` ranks by")
-    temperature: float = setting(0.02, "of Sinkhorn", at_least=1e-4, at_most=1e4)
-    iterations: int = setting(30, "of Sinkhorn", at_least=1, at_most=10_000)
+    matcher: Literal["cosine", "csls", "sinkhorn", "blend"] = setting(
+        "blend", "what `match` ranks by; blend is CSLS and Sinkhorn in one"
+    )
+    temperature: float = setting(0.02, "of Sinkhorn and blend", at_least=1e-4, at_most=1e4)
+    iterations: int = setting(30, "of Sinkhorn and blend", at_least=1, at_most=10_000)
     keep: int = setting(
-        0, "nearest entities that `match` keeps of each, for large graphs; 0 keeps all", at_least=0
+        0,
+        "nearest entities that `match` keeps of each; 0 keeps all where they fit 1 GiB, else 64",
+        at_least=0,
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal
 from decentrl.config.settings import Section, setting
 
 SHARE = {"at_least": 0, "at_most": 1}
+FEW_LINKS = 50
+"""Fewer test links than this say little."""
 WIDEST = 2**16
 """Of vectors: a wider one is a mistake, or an attempt to fill the memory."""
 

@@ -8,7 +8,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from decentrl.data.headers import Reading, as_reading
 from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
+from decentrl.data.links import UnknownLinks, known_links
 from decentrl.data.memory import Source as Source
 from decentrl.data.readers import read_table, source_name
 from decentrl.data.table import LINK, Columns
@@ -25,6 +27,7 @@ class AlignmentTask:
     The graphs hold the training triples; their vocabularies hold all entities and relations.
     In an open world ``auxiliary`` are the triples of left and right, int64[n, 3], that arrive after
     training, and ``unknown``, bool[len(test)], marks the test links whose entities are new.
+    ``repeated`` links were given more than once, and read once.
     """
 
     name: str
@@ -35,6 +38,7 @@ class AlignmentTask:
     test: Ids
     auxiliary: tuple[Ids, Ids] | None = None
     unknown: npt.NDArray[np.bool_] | None = None
+    repeated: int = 0
 
     def __repr__(self) -> str:
         links = f"{len(self.train)} links, {len(self.valid)} to validate, {len(self.test)} to test"
@@ -82,7 +86,8 @@ class AlignmentTask:
 
     def read_links(self, source: Source) -> Ids:
         """Other links between the same graphs, int64[n, 2]."""
-        return DisjointSets("link", self.link_columns).add(read_table(source, LINK), "test")
+        table = known_links(read_table(source, LINK), self.link_columns)
+        return DisjointSets("link", self.link_columns).add(table, "test")
 
     @classmethod
     def read(
@@ -92,25 +97,36 @@ class AlignmentTask:
         links: Source | None = None,
         test_links: Source | None = None,
         valid_links: Source | None = None,
-        format: str | None = None,
+        format: str | Reading | None = None,
+        *,
+        right_format: str | Reading | None = None,
+        unknown_links: UnknownLinks = "error",
     ) -> AlignmentTask:
         """Read two graphs and their links, from files or memory.
 
         Links are two columns of a TSV, CSV or Parquet file, owl:sameAs statements of an RDF file,
         rows (left, right), an array or a data frame. ``format`` overrides the extensions of the
-        graphs' files.
+        graphs' files; as a :class:`~decentrl.data.headers.Reading` it says more of how they are
+        read, of which ``header`` is about the links, too. ``right_format`` is that of the right
+        graph where it is another one. With ``unknown_links="skip"`` links that name unknown
+        entities are left out, with a warning; else they are an error.
         """
         name = f"{source_name(left, 'left')}-{source_name(right, 'right')}"
-        graphs = as_graph(left, format), as_graph(right, format)
+        graphs = as_graph(left, format), as_graph(right, right_format or format)
         task = cls(name, *graphs, train=NO_LINKS, valid=NO_LINKS, test=NO_LINKS)
         sets = DisjointSets("link", task.link_columns)
+        how = Reading(header=as_reading(format).header)
+        rows, repeated = dict[str, Ids](), 0
         # Training links are read first: a test link that repeats one is the test file's fault.
         given = {"training": links, "validation": valid_links, "test": test_links}
-        train, valid, test = (
-            NO_LINKS if source is None else sets.add(read_table(source, LINK), what)
-            for what, source in given.items()
-        )
-        return replace(task, train=train, valid=valid, test=test)
+        for what, source in given.items():
+            if source is not None:
+                table = read_table(source, LINK, how)
+                table = known_links(table, task.link_columns, unknown_links, how.header)
+                rows[what] = sets.add(table, what)
+                repeated += len(table) - len(rows[what])
+        train, valid, test = (rows.get(what, NO_LINKS) for what in given)
+        return replace(task, train=train, valid=valid, test=test, repeated=repeated)
 
 
 def check_share(share: float) -> None:

@@ -15,9 +15,22 @@ UNFIT = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 and what ends a line, or turns around the direction of the text after it."""
 
 
+CELL_ENDS = re.compile("[\t\n\r]")
+"""What no cell of tab-separated text can hold."""
+
+
 def printable(text: str) -> str:
     """The text with what a terminal obeys spelled out: ``\\x1b``, ``\\u202e``."""
     return re.sub(f"[{UNFIT}]", _spelled, text)
+
+
+def on_a_line(text: str, ends: re.Pattern[str] = CELL_ENDS) -> str:
+    """The text with what ends a cell or line of a table spelled out: ``\\t``, ``\\n``."""
+    return ends.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(found[0]) or _spelled(found)
 
 
 def _spelled(found: re.Match[str]) -> str:

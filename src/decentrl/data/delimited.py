@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,57 +17,115 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from decentrl.data.table import MAY_BE_EMPTY, Table, fitting, named_columns, string_columns
-from decentrl.errors import InputError
+from decentrl.data.headers import AS_IT_IS, Plan, Reading, confirmed, doubt, plan_columns
+from decentrl.data.table import MAY_BE_EMPTY, NAME, TRIPLE, Table, fitting, string_columns
+from decentrl.errors import InputError, warn_format
 
+
+@dataclass(frozen=True)
+class Marks:
+    """What separates two columns, whether cells may be quoted, and what to say of it."""
+
+    mark: str
+    quoted: bool
+    note: str = ""
+
+
+TAB = "\t"
+TSV, CSV, QUOTED_TSV = Marks(TAB, False), Marks(",", True), Marks(TAB, True)
+_SPELLED = {TAB: "tab", ",": "comma", ";": "semicolon", " ": "space"}
+_SHOWING = 1 << 16  # bytes at the beginning that show what separates columns
 _BOM = b"\xef\xbb\xbf"
 # Its own limit is 128 KiB a cell, and it calls more malformed; how much a file may hold is known.
 csv.field_size_limit(2**31 - 1)
 
 
-def read_delimited(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Table:
-    """The table in the bytes of a TSV or CSV file with exactly the columns ``names``.
+def read_delimited(
+    data: bytes, file: Path, names: tuple[str, ...], kind: str, reading: Reading = AS_IT_IS
+) -> Table:
+    """The table in the bytes of a TSV or CSV file, of the columns ``names``.
 
-    A CSV file may begin with a header of these names, in any order; a TSV file has none.
+    The file has exactly these, or a first line that names them, see :mod:`decentrl.data.headers`.
     """
     data = data.removeprefix(_BOM)
     if data.endswith((b"\n\n", b"\n\r\n")):  # else spare the copy of a large file
         data = data.rstrip(b"\r\n")
-    if kind == "tsv":
-        data = _plain_line_ends(data, file)
-        names = fitting(names, io.BytesIO(data).readline().split(b"\t"))
-        columns = _fast(data, names, "\t", 0) or _slow(data, file, names, kind)
-        return Table(file, columns, lambda row: row + 1)
-    quoted = b'"' in data
+    marks = _marks(data, file, names, kind, reading)
+    quoted = marks.quoted and b'"' in data
     if not quoted:
         data = _plain_line_ends(data, file)
-    first = io.BytesIO(data).readline().removesuffix(b"\n").decode(errors="replace")
+    first = _first_cells(data, marks)
+
+    def error(problem: str, remedy: str = "") -> InputError:
+        return InputError(problem, file=file, line=1, remedy=remedy or None)
+
+    def columns_of(plan: Plan) -> tuple[pa.ChunkedArray, ...]:
+        # Where there are quotes, only the standard library finds the one that is never closed.
+        fast = None if quoted else _fast(data, plan.roles, marks.mark, plan.skip)
+        found = fast or _slow(data, file, plan.roles, marks, plan.skip)
+        return tuple(found[[x for x in plan.roles if x].index(name)] for name in plan.names)
+
+    if len(first) < len(fitting(names, first)):
+        _slow(data, file, names, marks)  # names the line and the columns
+    plan = plan_columns(first, names, reading, error, certain=marks.mark == ",")
+    columns = columns_of(plan)
+    if plan.guess and not confirmed(plan, first, columns):
+        plan = plan_columns(first, names, replace(reading, header="no"), error)
+        columns = columns_of(plan)
+    elif reading.header == "auto" and not plan.skip and names == TRIPLE:
+        plan = replace(plan, note=doubt(columns))
+    for note in filter(None, (marks.note, plan.note)):
+        warn_format(f"{file}: {note}")
+    if not quoted:
+        return Table(file, columns, lambda row: row + 1 + plan.skip)
+
+    def line_of(row: int) -> int:
+        """A quoted label may span several lines."""
+        return next(islice(records(data, file, marks), row + plan.skip, None))[0]
+
+    return Table(file, columns, line_of)
+
+
+def _marks(data: bytes, file: Path, names: tuple[str, ...], kind: str, reading: Reading) -> Marks:
+    """What separates columns: as asked for, as usual, or what all of the first lines show."""
+    usual = TSV if kind == "tsv" else CSV
+    if reading.mark:
+        return TSV if reading.mark == "\t" and kind == "tsv" else Marks(reading.mark, True)
+    lines = data[:_SHOWING].replace(b"\r\n", b"\n").split(b"\n")
+    lines = lines[: -1 if len(data) > _SHOWING else None][:100]
+    needed = len(names) - (names == NAME)
+    if not lines or len(_first_cells(lines[0], usual)) >= needed:
+        return usual
+    for mark in "\t,;|":
+        widths = {len(_first_cells(line, Marks(mark, True))) for line in lines if line}
+        if mark != usual.mark and len(widths) == 1 and widths.pop() >= needed:
+            note = f"columns are separated by {_SPELLED.get(mark, mark)}, as the lines show"
+            return Marks(mark, True, note)
+    return usual
+
+
+def _first_cells(data: bytes, marks: Marks) -> list[str]:
+    """The cells of the first record, as far as they can be made out."""
+    if not marks.quoted:
+        line = io.BytesIO(data).readline().rstrip(b"\r\n").decode(errors="replace")
+        return line.split(marks.mark)
+    text = io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace", newline="")
     try:
-        header = next(csv.reader([first]), [])
+        return next(csv.reader(text, delimiter=marks.mark), [])
     except csv.Error:  # reading all lines will name the error of this one
-        header = []
-    names = fitting(names, header)
-    order = named_columns(header, names) if len(header) == len(names) else None
-    skip = int(order is not None)
-    # Where there are quotes, only the standard library finds the one that is never closed.
-    fast = None if quoted else _fast(data, names, ",", skip)
-    columns = fast or _slow(data, file, names, kind, skip)
-    if order is not None:
-        columns = tuple(columns[i] for i in order)
-    # A quoted label may span several lines.
-    return Table(
-        file, columns, lambda row: next(islice(records(data, file, "csv"), row + skip, None))[0]
-    )
+        return []
 
 
 def _fast(
     data: bytes, names: tuple[str, ...], delimiter: str, skip: int
 ) -> tuple[pa.ChunkedArray, ...] | None:
-    """The columns, or None if anything at all is suspicious."""
+    """The columns that have a name, or None if anything at all is suspicious."""
+    places = [name or f"column {i}" for i, name in enumerate(names)]
+    names = tuple(filter(None, names))
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),
-            read_options=pyarrow.csv.ReadOptions(column_names=list(names), skip_rows=skip),
+            read_options=pyarrow.csv.ReadOptions(column_names=places, skip_rows=skip),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=delimiter,
                 quote_char=False,
@@ -80,6 +139,7 @@ def _fast(
                 column_types=dict.fromkeys(names, pa.string()),
                 strings_can_be_null=False,
                 null_values=[],
+                include_columns=list(names),
             ),
         )
     except pa.ArrowException:
@@ -90,25 +150,27 @@ def _fast(
 
 
 def _slow(
-    data: bytes, file: Path, names: tuple[str, ...], kind: str, skip: int = 0
+    data: bytes, file: Path, names: tuple[str, ...], marks: Marks, skip: int = 0
 ) -> tuple[pa.ChunkedArray, ...]:
-    """The columns after ``skip`` records, or an error at the first bad line."""
+    """The columns that have a name after ``skip`` records, or an error at the first bad line."""
     rows = []
-    for line, row in islice(records(data, file, kind), skip, None):
+    wanted = [i for i, name in enumerate(names) if name]
+    for line, row in islice(records(data, file, marks), skip, None):
         error = partial(InputError, file=file, line=line)
         if row in ([], [""]):
             raise error("blank line", remedy="remove it")
         if len(row) != len(names):
-            mark = "tab" if kind == "tsv" else "comma"
+            mark = _SPELLED.get(marks.mark, repr(marks.mark))
+            called = ": " + ", ".join(names) if all(names) else ""
             raise error(
                 f"{len(row)} column(s), but {len(names)} are needed",
-                remedy=f"give {len(names)} columns separated by a {mark}: {', '.join(names)}",
+                remedy=f"give {len(names)} columns separated by a {mark}{called}",
             )
-        for name, cell in zip(names, row, strict=True):
-            if not cell and name not in MAY_BE_EMPTY:
-                problem = f"empty label in the column {name}"
+        for i in wanted:
+            if not row[i] and names[i] not in MAY_BE_EMPTY:
+                problem = f"empty label in the column {names[i]}"
                 raise error(problem, remedy="fill it in or remove the line")
-        rows.append(row)
+        rows.append([row[i] for i in wanted])
     if not rows:
         raise InputError("nothing after the header", file=file, remedy="give a file with content")
     return string_columns(zip(*rows, strict=True))
@@ -117,22 +179,18 @@ def _slow(
 def tsv_rows(data: bytes, file: Path) -> list[list[str]]:
     """The cells of each line of a TSV file, unchecked."""
     data = _plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file)
-    return [row for _, row in records(data, file, "tsv")]
+    return [row for _, row in records(data, file, TSV)]
 
 
-def records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str]]]:
-    """The first line, counted from 1, and the cells of each record, unchecked.
-
-    ``kind`` is tsv, csv or quoted, which is TSV with the quotes of CSV.
-    """
+def records(data: bytes, file: Path, marks: Marks) -> Iterator[tuple[int, list[str]]]:
+    """The first line, counted from 1, and the cells of each record, unchecked."""
     text = _decode(data, file)
-    if kind == "tsv":
+    if not marks.quoted:
         # Not splitlines(): U+0085 and U+2028 are characters of a label like any other.
         for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):
-            yield line, row.split("\t")
+            yield line, row.split(marks.mark)
         return
-    mark = "," if kind == "csv" else "\t"
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=marks.mark, strict=True)
     line = 1
     try:
         for cells in reader:
@@ -140,7 +198,7 @@ def records(data: bytes, file: Path, kind: str) -> Iterator[tuple[int, list[str]
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"malformed {'CSV' if kind == 'csv' else 'TSV'} ({error})",
+            f"malformed {'TSV' if marks.mark == TAB else 'CSV'} ({error})",
             file=file,
             line=line,
             remedy="check the quotes",

@@ -54,7 +54,9 @@ def fetch(
     if not base:
         raise InputError(
             "no address to fetch from is set",
-            remedy="give --base-url or set DECENTRL_DATA_URL to where the data folder is served",
+            remedy="there is no public server of these files: give --base-url (DECENTRL_DATA_URL), "
+            "the address of a copy of the data folder, or unpack what their authors publish and "
+            "give the folder by --dataset",
         )
     if not base.lower().startswith(("http://", "https://")):
         raise InputError(f"{base!r} is no web address", remedy="give one with http:// or https://")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_table, source_name
@@ -73,7 +74,7 @@ class GraphTask:
         triples: KnowledgeGraph | Source,
         valid: float | Source = 0.1,
         test: float | Source = 0.1,
-        format: str | None = None,
+        format: str | Reading | None = None,
         *,
         seed: int = 0,
     ) -> GraphTask:
@@ -81,7 +82,7 @@ class GraphTask:
 
         Args:
             valid, test: triples, or the random share of the training triples to hold out.
-            format: of files, where their extensions do not say it.
+            format: of files, where their extensions do not say it, or how they are read.
         """
         given: dict[str, Any] = {"validation": valid, "test": test}
         shares = [x if isinstance(x, float | int) else 0 for x in given.values()]

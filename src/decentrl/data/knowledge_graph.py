@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
+from decentrl.data.headers import Reading
 from decentrl.data.literals import of_literals, read_attributes, read_names
 from decentrl.data.memory import Source, read_memory
 from decentrl.data.names import NO_NAMES, Names, names_from_ids
@@ -52,17 +53,22 @@ class KnowledgeGraph:
 
     @classmethod
     def read(
-        cls, source: Source, format: str | None = None, *, name_properties: Collection[str] = ()
+        cls,
+        source: Source,
+        format: str | Reading | None = None,
+        *,
+        name_properties: Collection[str] = (),
     ) -> KnowledgeGraph:
         """The graph of triples in a file or in memory.
 
         Labels are sorted, so neither the order of the triples nor the format changes an id.
 
         Args:
-            source: a TSV, CSV, Parquet, N-Triples or Turtle file, also gzipped; rows
-                (head, relation, tail); a numpy array of them; a pandas or polars data frame or an
-                Arrow table.
-            format: of a file, where its extension is not one of these.
+            source: a TSV, CSV, Parquet, JSON lines or RDF file, also gzipped, or a folder of them;
+                rows (head, relation, tail); a numpy array of them; a pandas or polars data frame,
+                an Arrow table, or a graph of rdflib or networkx.
+            format: of a file, where its extension is not one of these; or a
+                :class:`~decentrl.data.headers.Reading`, which says more of how it is read.
             name_properties: IRIs of RDF properties whose values are names, besides
                 :data:`decentrl.data.literals.NAME_PROPERTIES`.
         """
@@ -88,9 +94,11 @@ class KnowledgeGraph:
         entities, relations = distinct_labels(tables, 0, 2), distinct_labels(tables, 1)
         literals = [table.literals for table in tables if table.literals is not None]
         found = of_literals(literals, entities, name_properties)
-        if found.left_out and (file := next(x.file for x in tables if x.literals is not None)):
+        if found.left_out:
+            first = next(x for x in tables if x.literals is not None)
+            place = f"the {first.memory}" if first.memory else f"{first.file}"
             warn_left_out(
-                f"{file}: {found.left_out:,} literals of what is in no triple were left out"
+                f"{place}: {found.left_out:,} literals of what is in no triple were left out"
             )
         counts = ReadCounts(literals=found.left_out)
         return cls(entities, relations, NO_TRIPLES, counts, found.names, found.attributes)
@@ -181,7 +189,9 @@ class KnowledgeGraph:
         )
 
 
-def as_graph(source: KnowledgeGraph | Source, format: str | None = None) -> KnowledgeGraph:
+def as_graph(
+    source: KnowledgeGraph | Source, format: str | Reading | None = None
+) -> KnowledgeGraph:
     """A graph as it is, or the one that :meth:`KnowledgeGraph.read` makes of the source."""
     return source if isinstance(source, KnowledgeGraph) else KnowledgeGraph.read(source, format)
 

@@ -2,6 +2,8 @@
 
 - DBP15K: ``triples_1|2``, ``sup_pairs``, ``ref_pairs``, optional ``ent_ids_1|2``, ``rel_ids_1|2``
 - OpenEA: ``rel_triples_1|2``, ``721_5fold/1/train_links``, ``valid_links``, ``test_links``
+- ContEA, two graphs that grow: ``base/triples_1|2``, ``base/train_links``, ``valid_links``,
+  ``test_links``, and ``batch1`` … with ``new_triples_1|2`` and ``all_test_links``
 - one graph: ``train``, ``valid``, ``test``, optional ``entities``, ``relations``
 - two graphs with the same relations (GraIL): these, and ``new_train``, ``new_valid``,
   ``new_test``
@@ -68,6 +70,8 @@ def read_folder(
         return _read_dbp15k(folder, name, open_world, translated)
     if find_file(folder, "rel_triples_1"):
         return _read_openea(folder, name)
+    if find_file(folder / "base", "triples_1"):
+        return _read_contea(folder / "base", name)
     if find_file(folder, "train"):
         return _read_splits(folder, name, open_world)
     raise InputError(
@@ -205,6 +209,24 @@ def _read_openea(folder: Path, name: str) -> AlignmentTask:
     )
     train, test, valid = (_require(fold, f"{part}_links") for part in ("train", "test", "valid"))
     return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
+
+
+def _read_contea(base: Path, name: str) -> AlignmentTask:
+    left, right = (_require(base, f"triples_{i}") for i in (1, 2))
+    train, test, valid = (_require(base, f"{part}_links") for part in ("train", "test", "valid"))
+    return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
+
+
+def read_batches(folder: Path) -> list[tuple[tuple[Path, Path], Path]]:
+    """What arrives in a dataset of ContEA, step by step: new triples of both graphs, test links.
+
+    The links are all that are possible then, those of before among them.
+    """
+    found: list[tuple[tuple[Path, Path], Path]] = []
+    while (batch := folder / f"batch{len(found) + 1}").is_dir():
+        new = _require(batch, "new_triples_1"), _require(batch, "new_triples_2")
+        found.append((new, _require(batch, "all_test_links")))
+    return found
 
 
 def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:

@@ -1,4 +1,4 @@
-"""Triples and links that are in memory: rows, arrays, data frames and Arrow tables.
+"""Triples and links that are in memory: rows, arrays, data frames, Arrow tables and graphs.
 
 Data frames are read through the Arrow PyCapsule interface, which pandas has since 2.2, so that
 neither pandas nor polars is imported.
@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decentrl.data.foreign import graph_table
+from decentrl.data.headers import Reading, plan_columns, role_columns
 from decentrl.data.table import (
     ATTRIBUTE,
     LINK,
@@ -24,7 +26,6 @@ from decentrl.data.table import (
     TRIPLE,
     Table,
     fitting,
-    named_columns,
     string_columns,
 )
 from decentrl.errors import InputError
@@ -39,7 +40,7 @@ class ArrowStream(Protocol):
 Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | Table
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table.
 
-Or what was read of one already.
+Or a graph of rdflib or networkx, or what was read of one already.
 """
 
 
@@ -50,6 +51,8 @@ def read_memory(source: Any, names: tuple[str, ...] = TRIPLE) -> Table:
     """The columns ``names`` of a source in memory; it may have no rows."""
     what = _ROWS.get(names, "triples")
     place = Table(Path(), (), lambda row: row, memory=what)
+    if (table := graph_table(source, names, place)) is not None:
+        return table
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             frame = pa.table(source)
@@ -92,27 +95,49 @@ def _is_text(label: object, empty: bool = False) -> bool:
 
 
 def arrow_columns(
-    table: pa.Table, names: tuple[str, ...], place: Table, integers: bool = False
+    table: pa.Table,
+    names: tuple[str, ...],
+    place: Table,
+    integers: bool = False,
+    chosen: tuple[str, ...] = (),
 ) -> Table:
     """The columns ``names`` of an Arrow table: those of these names, or all if the number fits.
 
     Args:
         place: names the source in errors.
         integers: integers are labels too.
+        chosen: the columns to read instead, by name or number from 1.
     """
-    described = table.schema.pandas_metadata or {}
-    index = [x for x in described.get("index_columns", ()) if isinstance(x, str)]
-    table = table.drop_columns([x for x in index if x in table.column_names and x not in names])
-    names = fitting(names, table.column_names)
-    order = named_columns(table.column_names, names)
-    if order is None and table.num_columns != len(names):
-        raise place.error(
-            f"{table.num_columns} column(s), but {len(names)} are needed",
-            remedy=f"give the columns {', '.join(names)}",
-        )
-    columns = [table.column(i) for i in order or range(len(names))]
+    names, places = arrow_places(table.schema, names, place, chosen)
+    columns = [table.column(i) for i in places]
     checked = (_text_column(c, n, place, integers) for c, n in zip(columns, names, strict=True))
     return replace(place, columns=tuple(checked))
+
+
+def arrow_places(
+    schema: pa.Schema, names: tuple[str, ...], place: Table, chosen: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], list[int]]:
+    """The columns ``names`` as far as a table has them, and where they are in it."""
+    described = schema.pandas_metadata or {}
+    index = [x for x in described.get("index_columns", ()) if isinstance(x, str)]
+    own = [i for i, x in enumerate(schema.names) if x in names or x in chosen or x not in index]
+    found = [schema.names[i] for i in own]
+
+    def error(problem: str, remedy: str = "") -> InputError:
+        return place.error(problem, remedy=remedy)
+
+    if not chosen:
+        names = fitting(names, found)
+        if role_columns(found, names) is None and len(found) != len(names):
+            there = ", ".join(found[:20])
+            more = "" if place.memory or names != TRIPLE else ", or choose three by --columns"
+            raise error(
+                f"{len(found)} column(s), but {len(names)} are needed",
+                remedy=f"give the columns {', '.join(names)}{more} (there are: {there})",
+            )
+    reading = Reading(header="yes", columns=chosen)
+    plan = plan_columns(found, names, reading, error)
+    return plan.names, [own[plan.roles.index(name)] for name in plan.names]
 
 
 def _text_column(column: Any, name: str, place: Table, integers: bool) -> pa.ChunkedArray:

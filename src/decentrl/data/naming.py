@@ -24,19 +24,25 @@ class Named(Protocol):
     def names(self) -> Names: ...
 
 
-def entity_ids(graph: Named, called: Sequence[str]) -> Ids:
+def entity_ids(
+    graph: Named, called: Sequence[str], graphs: Mapping[str, Named] | None = None
+) -> Ids:
     """The ids of entities, int64[n], by their identifiers or else by their names.
 
     A name that several entities have is an error, and so is what no entity is called.
+
+    Args:
+        called: identifiers or names; a text alone is one.
+        graphs: both graphs by their sides, to say if the entity is on the other one.
     """
-    called = list(called)
+    called = [called] if isinstance(called, str) else list(called)
     ids = graph.entities.find_all(called)
     for place in (ids < 0).nonzero()[0].tolist():
-        ids[place] = _named(graph, called[place])
+        ids[place] = _named(graph, called[place], graphs or {})
     return ids
 
 
-def _named(graph: Named, name: str) -> int:
+def _named(graph: Named, name: str, graphs: Mapping[str, Named]) -> int:
     """The id of the entity with a name."""
     found = graph.names.find(name)
     if len(found) == 1:
@@ -46,6 +52,12 @@ def _named(graph: Named, name: str) -> int:
         raise InputError(
             f"{len(found):,} entities are called {name!r}", remedy=f"give an identifier: {some}"
         )
+    for side, other in graphs.items():
+        if other is not graph and (name in other.entities or len(other.names.find(name))):
+            raise UnknownLabelError(
+                f"the label {name!r} is unknown in this graph",
+                remedy=f"it is in the {side} one: ask for the side {side} (--side {side})",
+            )
     known = chain(graph.entities, graph.names.texts.to_pylist())
     raise UnknownLabelError(f"the label {name!r} is unknown", remedy=did_you_mean(name, known))
 

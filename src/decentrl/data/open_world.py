@@ -17,6 +17,9 @@ from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import InputError
 
+SHARE = 0.2
+"""Of test links or entities that are new, where nothing else is said."""
+
 
 def split_alignment(task: AlignmentTask, share: float, seed: int) -> AlignmentTask:
     """Make both entities of a random ``share`` of the test links new.

@@ -1,12 +1,15 @@
-"""Reads N-Triples and Turtle with pyoxigraph."""
+"""Reads RDF with pyoxigraph: N-Triples, Turtle, N3, RDF/XML, JSON-LD, N-Quads and TriG."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -24,44 +27,79 @@ from decentrl.data.table import (
 )
 from decentrl.errors import InputError, MissingExtraError
 
+_SYNTAXES = {
+    "nt": ("N_TRIPLES", "N-Triples"),
+    "ttl": ("TURTLE", "Turtle"),
+    "n3": ("N3", "N3"),
+    "rdf": ("RDF_XML", "RDF/XML"),
+    "jsonld": ("JSON_LD", "JSON-LD"),
+    "nq": ("N_QUADS", "N-Quads"),
+    "trig": ("TRIG", "TriG"),
+}
+"""By format the name in pyoxigraph, and the usual one."""
+_ON_LINES = ("nt", "nq")
+NAME_PROPERTY = "http://www.w3.org/2000/01/rdf-schema#label"
 SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
 
 
-def read_rdf(data: bytes, file: Path, names: tuple[str, ...], kind: str) -> Table:
+def read_rdf(
+    data: bytes, file: Path, names: tuple[str, ...], kind: str, alone: bool = True
+) -> Table:
     """The statements of an RDF file between two resources; for links, its owl:sameAs statements.
 
     A label is an IRI without brackets. The statements about literals are beside the triples; where
-    names or attributes are asked for, they are all there is.
+    names or attributes are asked for, they are all there is. The graphs of N-Quads and TriG are
+    one.
+
+    Args:
+        alone: that there are no rows is an error.
     """
     if names not in (TRIPLE, LINK, NAME, ATTRIBUTE):
         raise InputError("an RDF file cannot be used here", file=file, remedy="give a TSV file")
     rows, numbers, literals = _statements(data, file, kind)
-    if names in (NAME, ATTRIBUTE):
-        return Table(file, tuple(literals.columns), lambda row: None, literals)
-    if not rows:
-        found = len(literals)
-        problem = "all objects are literals" if found else "there is no statement in the file"
-        raise InputError(
-            problem, file=file, remedy="give statements whose object is an IRI or a blank node"
-        )
-    if names == LINK:
-        links = [i for i, row in enumerate(rows) if row[1] == SAME_AS]
-        if not links:
-            raise InputError(
-                "no owl:sameAs statement",
-                file=file,
-                remedy=f"write links as <left> <{SAME_AS}> <right>",
-            )
-        rows, numbers = [rows[i][::2] for i in links], [numbers[i] for i in links]
 
     def line_of(row: int) -> int | None:
-        """N-Triples has a statement on a line."""
-        if kind != "nt":
+        """N-Triples and N-Quads have a statement on a line."""
+        if kind not in _ON_LINES:
             return None
         lines = [x.strip() for x in data.split(b"\n")]
         return [i for i, x in enumerate(lines, 1) if x and x[:1] != b"#"][numbers[row]]
 
-    return Table(file, string_columns(zip(*rows, strict=True)), line_of, literals)
+    return resource_table(rows, literals, names, Table(file, (), line_of), alone)
+
+
+def resource_table(
+    rows: list[tuple[str, ...]],
+    literals: pa.Table,
+    names: tuple[str, ...],
+    place: Table,
+    alone: bool = True,
+) -> Table:
+    """The table of statements between resources, with those about literals beside them.
+
+    Args:
+        rows: head, relation and tail.
+        place: names their source in errors, and the line of a row.
+    """
+    if names in (NAME, ATTRIBUTE):
+        return replace(place, columns=tuple(literals.columns), literals=literals)
+    if not rows and alone:
+        problem = "all objects are literals" if len(literals) else "there is no statement in it"
+        raise place.error(problem, remedy="give statements whose object is an IRI or a blank node")
+    if names != LINK:
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        return replace(place, columns=string_columns(columns), literals=literals)
+    links = [i for i, row in enumerate(rows) if row[1] == SAME_AS]
+    if not links and alone:
+        remedy = f"write links as <left> <{SAME_AS}> <right>"
+        raise place.error("no owl:sameAs statement", remedy=remedy)
+    columns = zip(*(rows[i][::2] for i in links), strict=True) if links else [()] * len(names)
+    return replace(
+        place,
+        columns=string_columns(columns),
+        literals=literals,
+        line_of=lambda row: place.line_of(links[row]),
+    )
 
 
 def _statements(
@@ -86,7 +124,7 @@ def _statements(
             return str(term.value)
         if not isinstance(term, ox.BlankNode):
             raise InputError(
-                f"the statement about a statement {term} has no place in a graph",
+                f"the statement about {term} has no place in a graph of resources",
                 file=file,
                 remedy="remove it",
             )
@@ -97,32 +135,52 @@ def _statements(
     literals: list[tuple[str, ...]] = []
     size = 0
     limit = Limit(file)
-    form = ox.RdfFormat.N_TRIPLES if kind == "nt" else ox.RdfFormat.TURTLE
     try:
-        for number, statement in enumerate(ox.parse(data.removeprefix(b"\xef\xbb\xbf"), form)):
+        for number, statement in enumerate(
+            _parse(ox, data.removeprefix(b"\xef\xbb\xbf"), file, kind)
+        ):
             if isinstance(statement.object, ox.Literal):
-                subject, predicate = label(statement.subject), sys.intern(statement.predicate.value)
+                subject, predicate = (
+                    label(statement.subject),
+                    sys.intern(label(statement.predicate)),
+                )
                 literals.append((subject, predicate, *_literal(statement.object)))
                 size += sum(map(len, literals[-1]))
                 limit.check(size)
                 continue
             head = label(statement.subject)
-            row = (head, statement.predicate.value, label(statement.object))
+            row = (head, label(statement.predicate), label(statement.object))
             # A short name of Turtle stands for an IRI of any length.
             size += sum(map(len, row))
             limit.check(size)
             rows.append(row)
             numbers.append(number)
     except SyntaxError as error:
-        message = str(error.msg).split(": ", 1)[-1].rstrip(".")
+        message = " ".join(str(error.msg).split(": ", 1)[-1].split())[:200].rstrip(".")
+        remedy = "correct the line" if error.lineno else "correct it"
+        if "LoadDocumentCallback" in message:
+            message = "its @context is an address"
+            remedy = "write what is at that address into the file; nothing is fetched"
         raise InputError(
-            f"this is not {'N-Triples' if kind == 'nt' else 'Turtle'} ({message})",
+            f"this is not {_SYNTAXES[kind][1]} ({message})",
             file=file,
             line=error.lineno,
-            remedy="correct the line",
+            remedy=remedy,
         ) from None
     columns = zip(*literals, strict=True) if literals else [()] * len(LITERAL)
     return rows, numbers, pa.table(string_columns(columns), names=list(LITERAL))
+
+
+def _parse(ox: Any, data: bytes, file: Path, kind: str) -> Iterator[Any]:
+    """The statements of a file; those that N3 only quotes are left out."""
+    form = getattr(ox.RdfFormat, _SYNTAXES[kind][0], None)
+    if form is None:
+        raise MissingExtraError(f"reading {_SYNTAXES[kind][1]}", "pyoxigraph>=0.5")
+    # Documents name what is in them by their ends: without a base JSON-LD loses it silently.
+    base = f"file:///{quote(file.name)}" if kind in ("rdf", "jsonld") else None
+    for statement in ox.parse(data, form, base_iri=base):
+        if kind != "n3" or isinstance(statement.graph_name, ox.DefaultGraph):
+            yield statement
 
 
 def _literal(literal: Any) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """Files, and what is in memory, to columns of labels.
 
-Files are TSV, CSV, Parquet, N-Triples, Turtle or SSSOM, each also gzipped. An error names the file,
-the line and what to do.
+Files are TSV, CSV, Parquet, JSON lines, RDF of any syntax or SSSOM, each also gzipped, or a folder
+of them. An error names the file, the line and what to do.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from typing import Any
 import pyarrow as pa
 
 from decentrl.data.delimited import read_delimited
+from decentrl.data.folders import read_files
+from decentrl.data.headers import Reading, as_reading
+from decentrl.data.json_rows import is_linked_data, read_json_rows
 from decentrl.data.limits import Limit
-from decentrl.data.memory import Source, arrow_columns, first_line, read_memory
+from decentrl.data.memory import Source, arrow_columns, arrow_places, first_line, read_memory
 from decentrl.data.rdf import read_rdf
 from decentrl.data.sssom import read_sssom
-from decentrl.data.table import FORMATS, TRIPLE, Table, fitting, named_columns, stem
+from decentrl.data.table import FORMATS, TRIPLE, Table, stem
 from decentrl.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 
-def read_table(source: Source, names: tuple[str, ...] = TRIPLE, format: str | None = None) -> Table:
+def read_table(
+    source: Source, names: tuple[str, ...] = TRIPLE, format: str | Reading | None = None
+) -> Table:
     """Read the columns ``names`` of a file or of what is in memory, at least one row.
 
-    ``format`` overrides the extension of a file.
+    ``format`` overrides the extension of a file, or says more of how it is read.
     """
     if isinstance(source, Table):
         return source
     if isinstance(source, str | PathLike):
-        table = _read_file(Path(source), names, format)
+        table = _read_file(Path(source), names, as_reading(format))
         logger.info("%s: %d rows read", table.file, len(table))
     else:
         table = read_memory(source, names)
@@ -57,20 +62,27 @@ def source_name(source: object, otherwise: str) -> str:
     return stem(Path(source)) if isinstance(source, str | PathLike) else otherwise
 
 
-def _read_file(file: Path, names: tuple[str, ...], format: str | None) -> Table:
-    kind = format_of(file, format)
+def _read_file(file: Path, names: tuple[str, ...], reading: Reading, alone: bool = True) -> Table:
+    """The columns of a file or a folder of files; a file that is not ``alone`` may have no rows."""
+    if alone and file.is_dir():
+        return read_files(
+            file, names, reading.format, lambda one: _read_file(one, names, reading, alone=False)
+        )
+    kind = format_of(file, reading.format)
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
-        return read_delimited(data, file, names, kind)
+        return read_delimited(data, file, names, kind, reading)
     if kind == "sssom":
         return read_sssom(data, file, names)
     if kind == "parquet":
-        return _read_parquet(data, file, names)
-    return read_rdf(data, file, names, kind)
+        return _read_parquet(data, file, names, reading)
+    if kind == "jsonl" or (kind == "json" and not is_linked_data(data)):
+        return read_json_rows(data, file, names, kind, reading)
+    return read_rdf(data, file, names, "jsonld" if kind == "json" else kind, alone)
 
 
 def format_of(file: Path, format: str | None = None) -> str:
-    """One of tsv, csv, parquet, nt, ttl: as given, else by the extension; sssom for .sssom.tsv."""
+    """One of the values of FORMATS: as given, else by the extension; sssom for .sssom.tsv."""
     if format is None:
         if stem(file, extension=True).lower().endswith(".sssom.tsv"):
             return "sssom"
@@ -117,17 +129,20 @@ def read_bytes(file: Path) -> bytes:
     return data
 
 
-def _read_parquet(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
+def _read_parquet(data: bytes, file: Path, names: tuple[str, ...], reading: Reading) -> Table:
     place = Table(file, (), lambda row: row + 1)
+    chosen = reading.columns if names == TRIPLE else ()
     try:
-        table = _parquet_table(data, names, place)
+        table = _parquet_table(data, names, place, chosen)
     except (pa.ArrowException, OSError) as error:
         problem = f"this is no readable Parquet file ({first_line(error)})"
         raise place.error(problem, remedy="write or copy it again") from None
-    return arrow_columns(table, names, place, integers=True)
+    return arrow_columns(table, names, place, True, chosen)
 
 
-def _parquet_table(data: bytes, names: tuple[str, ...], place: Table) -> pa.Table:
+def _parquet_table(
+    data: bytes, names: tuple[str, ...], place: Table, chosen: tuple[str, ...]
+) -> pa.Table:
     """The columns that will be needed, unless they take too much memory."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -144,9 +159,10 @@ def _parquet_table(data: bytes, names: tuple[str, ...], place: Table) -> pa.Tabl
     source = pa.BufferReader(data)
     plain = pq.ParquetFile(source)
     schema, about = plain.schema_arrow, plain.metadata
-    names = fitting(names, schema.names)
-    arrow_columns(schema.empty_table(), names, place, integers=True)  # or they are not read at all
-    columns = [schema.names[i] for i in named_columns(schema.names, names) or range(len(names))]
+    # What does not fit is an error before anything is read.
+    places = arrow_places(schema, names, place, chosen)[1]
+    arrow_columns(schema.empty_table(), names, place, True, chosen)
+    columns = [schema.names[i] for i in places]
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
     unpacked = sum(group.total_byte_size for group in groups)
     limit.check(max(unpacked, 4 * about.num_rows * len(names)))

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.folders import is_dataset
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.layouts import TRANSLATED, Task, find_file, read_folder
 from decentrl.data.memory import Source
-from decentrl.data.open_world import split_alignment, split_graph
+from decentrl.data.open_world import SHARE, split_alignment, split_graph
 from decentrl.data.vocabulary import nearest
 from decentrl.errors import InputError
 
 AnyTask = TypeVar("AnyTask", AlignmentTask, GraphTask)
 _WORLD = Path(__file__).parent / "world"
-_WORLD_SHARE, _WORLD_SEED = 0.2, 0  # of its open-world split
+_WORLD_SHARE, _WORLD_SEED = SHARE, 0  # of its open-world split
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ _DATASETS = {
         DatasetInfo("dbp15k/zh-en", "alignment", "DBP15K/zh_en", (19388, 19572), True),
         DatasetInfo("dbp15k/ja-en", "alignment", "DBP15K/ja_en", (19814, 19780), True),
         DatasetInfo("dbp15k/fr-en", "alignment", "DBP15K/fr_en", (19661, 19993), True),
+        DatasetInfo("contea/zh-en", "alignment", "ContEA/zh_en", (19388, 19572), False),
         DatasetInfo("fb15k-237", "prediction", "FB15K-237", (14541,), True),
         DatasetInfo("wn18rr", "prediction", "WN18RR", (40943,), False),
         DatasetInfo("fb15k", "prediction", "FB15K", (14951,), False),
@@ -156,7 +158,8 @@ def load_dataset(name_or_folder: str, open_world: bool = False, translated: bool
             f"files of {info.name} are missing ({some})",
             file=info.path(),
             remedy="set DECENTRL_DATA to the folder that holds "
-            f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name}",
+            f"{info.folder.split('/')[0]}, or run: decentrl data fetch {info.name} "
+            "--base-url ADDRESS, with the address of a copy",
         )
     if not info.packaged:
         return read_folder(info.path(), info.name, open_world, translated)
@@ -182,6 +185,14 @@ def load_task(
             f"{name} is {problem}", remedy=f"`decentrl data list` shows the datasets for {job}"
         )
     return task
+
+
+def is_source(place: str | PathLike[str]) -> bool:
+    """Whether this is a file of triples, or a folder of them that is not one of a dataset."""
+    path = Path(place)
+    if is_named(str(path)) or not path.is_dir():
+        return path.is_file()
+    return not is_dataset(path)
 
 
 def as_alignment_task(
@@ -214,7 +225,7 @@ def as_graph_task(
     """The task of a graph, a file or a dataset, or a ready one as it is; see GraphTask.read."""
     if isinstance(source, GraphTask):
         return source
-    if isinstance(source, str | PathLike) and not Path(source).is_file():
+    if isinstance(source, str | PathLike) and not is_source(source):
         return load_task(GraphTask, str(source))
     return GraphTask.read(source, valid, test, seed=seed)
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from decentrl.data.curies import BUILT_IN, expand
-from decentrl.data.delimited import records
+from decentrl.data.delimited import QUOTED_TSV, records
 from decentrl.data.iris import label_of
 from decentrl.data.limits import Limit
 from decentrl.data.table import LINK, Table, named_columns, string_columns
@@ -34,7 +34,7 @@ def read_sssom(data: bytes, file: Path, names: tuple[str, ...]) -> Table:
     prefixes = BUILT_IN | _curie_map(b"".join(lines[:first]).decode("utf-8", "replace"))
     # Blank lines in place of the comments, so that lines are counted from the top.
     blanked = b"\n" * first + b"".join(lines[first:])
-    rows = islice(records(blanked, file, "quoted"), first, None)
+    rows = islice(records(blanked, file, QUOTED_TSV), first, None)
     header = next(rows, (0, list[str]()))[1]
     places = named_columns(header, COLUMNS)
     if places is None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,12 @@ from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
 
 # By extension; a name without one is TSV.
-FORMATS = {"": "tsv", "tsv": "tsv", "txt": "tsv"} | {x: x for x in ("csv", "parquet", "nt", "ttl")}
+_OWN_NAMES = ("tsv", "csv", "parquet", "nt", "ttl", "rdf", "jsonld", "nq", "trig", "n3")
+FORMATS = (
+    {"": "tsv", "tsv": "tsv", "txt": "tsv"}
+    | {name: name for name in (*_OWN_NAMES, "json", "jsonl")}
+    | {"owl": "rdf", "xml": "rdf", "ndjson": "jsonl"}
+)
 TRIPLE = ("head", "relation", "tail")
 ALSO_TRIPLE = ("subject", "predicate", "object")
 LINK = ("left", "right")
@@ -40,6 +46,7 @@ class Table:
     literals: pa.Table | None = None  # the statements with a literal object, columns LITERAL
     uris: bool = False  # labels may be URIs, percent-encoded where the vocabulary has IRIs
     memory: str = ""  # what the rows are ("triples", "links") if they were never in a file
+    file_of: Callable[[int], Path] | None = None  # the file of a row, where there are several
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -62,7 +69,8 @@ class Table:
             place = f"the {self.memory}" if row is None else f"row {row} of the {self.memory}"
             return kind(f"{place} (rows count from 0): {problem}", remedy=remedy)
         line = None if row is None else self.line_of(row)
-        return kind(problem, file=self.file, line=line, remedy=remedy)
+        file = self.file if row is None or self.file_of is None else self.file_of(row)
+        return kind(problem, file=file, line=line, remedy=remedy)
 
 
 def stem(file: Path, extension: bool = False) -> str:
@@ -122,6 +130,15 @@ def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
             remedy = "the two columns are swapped: write left, then right"
         raise table.error(f"{labels[i]!r} is no {what}", row, remedy, UnknownLabelError)
     return ids
+
+
+def unknown_cells(table: Table, *columns: tuple[Vocabulary, str]) -> npt.NDArray[np.bool_]:
+    """Which labels are not in the vocabulary of their column, bool[n, k]."""
+    found = [
+        (_places(labels, vocabulary, table.uris) < 0)[codes]
+        for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True)
+    ]
+    return np.stack(found, axis=1)
 
 
 def _places(labels: pa.Array, vocabulary: Vocabulary, uris: bool) -> Ids:

@@ -166,7 +166,7 @@ class Vocabulary:
 
 
 def nearest(label: str, known: Iterable[str], n: int = 3) -> list[str]:
-    """Up to ``n`` known labels that look most like ``label``.
+    """Up to ``n`` known labels that look most like ``label``, then those that it is a part of.
 
     difflib alone needs seconds over the entities of a large graph; so the labels that share most
     character trigrams are picked first, and only these are compared closely.
@@ -179,11 +179,15 @@ def nearest(label: str, known: Iterable[str], n: int = 3) -> list[str]:
         text = candidate.casefold()
         return sum(gram in text for gram in grams), -len(text)
 
+    known = list(known)
+    around = (x for x in known if len(sought) > 2 and sought in x.casefold())
+    found = heapq.nsmallest(n, dict.fromkeys(around), key=lambda x: (len(x), x))
     pool = heapq.nlargest(100, known, key=shared)
     folded: dict[str, str] = {}
     for candidate in pool:
         folded.setdefault(candidate.casefold(), candidate)
-    return [folded[x] for x in difflib.get_close_matches(sought, folded, n)]
+    close = [folded[x] for x in difflib.get_close_matches(sought, folded, n)]
+    return list(dict.fromkeys([*close[:1], *found, *close]))[:n]
 
 
 def did_you_mean(label: str, known: Iterable[str]) -> str:

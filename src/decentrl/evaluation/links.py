@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank
-from decentrl.matching.matchers import MATCHERS, apply_matcher
+from decentrl.matching.matchers import FIELD, apply_matcher, field_matcher
 from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, dot_products, empty_matrix
 
 DIRECTIONS = ("left-right", "right-left")
@@ -36,21 +37,22 @@ def evaluate_links(
         links: int64[k, 2].
         unknown: bool[k], links between new entities; adds the subsets known and unknown.
         candidates: ``test`` (the other ends of ``links``), ``all`` (the whole other graph).
-        on_test: called with the configured matcher's scores, left → right among ``test``.
+        on_test: called with the scores left → right among ``test`` of the configured matcher, or
+            of the field's nearest to it.
     Returns:
         rows as in ``results.json``, and the ranks left → right among ``test`` by matcher.
     """
     found: dict[tuple[str, str, str], Ranks] = {}
     solved: dict[str, Scores] = {}
     for direction, among, cosine, targets in _cosines(left, right, links, candidates, budget):
-        for matcher in MATCHERS:
+        for matcher in FIELD:
             if among == "test" and matcher in solved:  # one matrix serves both directions
                 scores = replace(solved[matcher].T, kept=cosine.kept)
             else:
                 scores = apply_matcher(cosine, matcher, config)
             if among == "test" and matcher not in solved:
                 solved[matcher] = replace(scores, kept=None)
-                if on_test is not None and matcher == config.matcher:
+                if on_test is not None and matcher == field_matcher(config.matcher):
                     on_test(scores)
             found[among, direction, matcher] = rank(scores, targets)
         del cosine, scores  # before the next matrix is made
@@ -64,21 +66,28 @@ def evaluate_links(
         for subset, chosen in subsets.items()
         if chosen.any()
     ]
-    return rows, {m: found["test", DIRECTIONS[0], m] for m in MATCHERS if "test" in candidates}
+    return rows, {m: found["test", DIRECTIONS[0], m] for m in FIELD if "test" in candidates}
 
 
-def rank_links(
-    left: Tensor,
-    right: Tensor,
-    links: Tensor,
-    matcher: str,
+def rank_apart(
+    ends: Sequence[Tensor],
+    views: Mapping[str, slice],
     config: MatchingConfig,
     budget: int = DEFAULT_BUDGET,
-) -> Ranks:
-    """Ranks of the links' right ends among each other; arguments as of :func:`evaluate_links`."""
-    cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]], budget)
-    scores = apply_matcher(cosine, matcher, config)
-    return rank(scores, torch.arange(len(links), device=left.device))
+) -> list[dict[str, Any]]:
+    """Metrics of links by some columns of their vectors alone, left to right among each other.
+
+    Args:
+        ends: the vectors of the links' left and right ends, [k, d] each.
+        views: columns by name.
+    """
+    matcher, rows = field_matcher(config.matcher), []
+    for view, kept in views.items():
+        left, right = (F.normalize(side[:, kept], dim=1) for side in ends)
+        scores = apply_matcher(Scores.cosine(left, right, budget), matcher, config)
+        found = summary(rank(scores, torch.arange(len(left), device=left.device)))
+        rows.append({"view": view, "matcher": matcher, "n": len(left), **found})
+    return rows
 
 
 def _cosines(

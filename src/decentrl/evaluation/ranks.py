@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from decentrl.matching.similarity import Scores
+from decentrl.matching.sparse import SparseScores
 
 TOLERANCE = 1e-6
 """Two scores are tied if they differ by at most this much of the largest absolute score."""
@@ -52,6 +53,30 @@ def rank(scores: Scores, targets: Tensor, tolerance: float = TOLERANCE) -> Ranks
         at = torch.arange(len(right), device=right.device)
         better[rows], tied[rows] = count_above(block, at, right + slack, right - slack)
     return Ranks(better.cpu(), tied.cpu())
+
+
+def rank_pairs(
+    scores: SparseScores, rows: Tensor, targets: Tensor, tolerance: float = TOLERANCE
+) -> Ranks:
+    """Rank column ``targets[i]`` in row ``rows[i]`` of scores of which the best pairs are stored.
+
+    All columns that are not stored share the ranks behind those that are. Arguments as of
+    :func:`rank`, where every row is asked for.
+    """
+    value = scores.values.cpu()
+    slack = tolerance * value.abs().max().item() if tolerance and len(value) else 0.0
+    offsets, columns, counts = scores.offsets.tolist(), scores.columns.cpu(), []
+    for row, target in zip(rows.tolist(), targets.tolist(), strict=True):
+        part = slice(offsets[row], offsets[row + 1])
+        found = value[part]
+        mine = found[columns[part] == target]
+        if len(mine):
+            above, level = (found > mine + slack).sum(), (found >= mine - slack).sum()
+            counts.append((int(above), int(level - above)))
+        else:
+            counts.append((len(found), scores.shape[1] - len(found)))
+    better, tied = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2).unbind(1)
+    return Ranks(better, tied)
 
 
 def count_above(block: Tensor, at: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:

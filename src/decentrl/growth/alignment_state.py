@@ -21,10 +21,12 @@ from decentrl.graph.merged import MergedGraph
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
+from decentrl.growth.settled import Settled
 from decentrl.growth.texts import text_rows
-from decentrl.matching.confidence import FEATURES
+from decentrl.matching.confidence import FEATURES, Confidence
 from decentrl.nn.running import cuda_devices
 from decentrl.storage.bundle import Bundle
+from decentrl.storage.validate import NEWCOMER
 from decentrl.training.fitting import NO_LINKS, Fitted, Pass, TrainingContext
 from decentrl.views.base import INPUTS
 from decentrl.views.fused import FusedViews
@@ -45,6 +47,8 @@ class AlignmentState(Learned):
         found: links that self-training has found, int64[n, 2].
         potentials: solutions of matching problems, as :class:`~decentrl.growth.potentials.Matching`
             stores them.
+        settled: matches that stay when more arrives; None if they were not found out.
+        newcomer: confidence in matches of newcomers; None if it was not rehearsed.
     """
 
     config: Config
@@ -52,6 +56,8 @@ class AlignmentState(Learned):
     weights: Mapping[str, Tensor]
     found: Ids
     potentials: Mapping[str, Tensor] = field(default_factory=dict)
+    settled: Settled | None = None
+    newcomer: Confidence | None = None
 
     # Between training, files and this object
 
@@ -88,10 +94,16 @@ class AlignmentState(Learned):
             "weights": bundle.weights,
             "found": matching["found"].numpy() if "found" in matching else NO_LINKS.copy(),
             "potentials": {k: v for k, v in matching.items() if k.startswith("potential.")},
+            "settled": Settled.from_tensors(matching),
+            "newcomer": _newcomer_of(matching),
         }
 
     def _tensors(self) -> tuple[Mapping[str, Tensor], dict[str, Tensor]]:
-        return self.weights, {"found": torch.from_numpy(self.found), **self.potentials}
+        settled = {} if self.settled is None else self.settled.to_tensors()
+        new = {} if self.newcomer is None else self.newcomer.to_tensors()
+        named = {NEWCOMER + name: tensor for name, tensor in new.items()}
+        found = {"found": torch.from_numpy(self.found)}
+        return self.weights, {**found, **self.potentials, **settled, **named}
 
     # What newcomers need
 
@@ -154,7 +166,7 @@ class AlignmentState(Learned):
         return replace(self, task=task, weights=self._grown_weights(task))
 
     def refreshed(self, growing: Growing) -> Self:
-        return replace(super().refreshed(growing), potentials={})
+        return replace(super().refreshed(growing), potentials={}, settled=None)
 
     def encoded(self) -> tuple[dict[str, Tensor], None]:
         return by_side(self._pass().vectors("now"), self.task), None
@@ -217,6 +229,11 @@ class AlignmentState(Learned):
                 parts += [rows, rows.new_zeros(later, *rows.shape[1:])]
             grown[name] = torch.cat(parts)
         return grown
+
+
+def _newcomer_of(matching: Mapping[str, Tensor]) -> Confidence | None:
+    named = {k.removeprefix(NEWCOMER): x for k, x in matching.items() if k.startswith(NEWCOMER)}
+    return Confidence.from_tensors(named) if named else None
 
 
 def new_ends(growing: Growing, links: Ids) -> npt.NDArray[np.bool_]:

@@ -127,7 +127,7 @@ class PairExplainer:
             right_linked=linked["right"],
             matcher=self._matcher,
             score=None if place is None else float(candidates.scores[place]),
-            cosine=sum(shares.values()),
+            cosine=self._cosine(left, right),
             rank=candidates.rank(right),
             reverse_rank=back.rank(left),
             confidence=confidence if place is not None and place == first else None,
@@ -187,9 +187,12 @@ class PairExplainer:
         return Candidates(ids, *values), confidence
 
     def _shares(self, left: int, right: int) -> dict[str, float]:
-        """The part of each view in the cosine of two entities."""
+        """The part of each view in the cosine of two entities; the rest is a missing name's."""
         products = self._vector("left", left) * self._vector("right", right)
         return {view: products[span].sum().item() for view, span in self._learned.spans.items()}
+
+    def _cosine(self, left: int, right: int) -> float:
+        return float(self._vector("left", left) @ self._vector("right", right))
 
     def _vector(self, side: str, entity: int) -> Tensor:
         """The vector of an entity, float64[d]."""
@@ -212,7 +215,7 @@ class PairExplainer:
                 side=side,
                 score=score,
                 margin=None if place is None else float(some.scores[place]) - score,
-                cosine=sum(shares.values()),
+                cosine=self._cosine(*pair),
                 shares=shares,
             )
 

@@ -246,7 +246,7 @@ class GrowingModel(ABC, Generic[L]):
         """Vectors of the named entities, [n, d]."""
         must_have_vectors(self.config)
         graph = self.growing.sides[self._side(side)]
-        ids = entity_ids(graph, labels)
+        ids = entity_ids(graph, labels, self.growing.sides)
         return np.asarray(graph.take_vectors(ids).cpu(), np.float32)
 
     def explain(
@@ -261,7 +261,7 @@ class GrowingModel(ABC, Generic[L]):
         side = self._side(side)
         must_have_vectors(self.config)
         must_grow(self.config)
-        (id,) = entity_ids(self.growing.sides[side], [entity])
+        (id,) = entity_ids(self.growing.sides[side], [entity], self.growing.sides)
         return explain(self.growing, side, int(id), moved, language)
 
     def drift(self, test: Source | None = None) -> Drift:
@@ -302,7 +302,7 @@ class GrowingModel(ABC, Generic[L]):
         must_have_vectors(self.config)
         side = self._side(side)
         among, graphs = self._side(among or side), self.growing.sides
-        (id,) = entity_ids(graphs[side], [entity])
+        (id,) = entity_ids(graphs[side], [entity], graphs)
         found = self.indexes.nearest(int(id), side, among, top, ann)
         return ResultTable(neighbours_table(graphs[among], *found, language))
 

@@ -114,7 +114,7 @@ class PairExplanation:
         reverse_rank: of the left entity among the candidates of the right one.
         confidence: how likely the match is right; None where it was not learned, or if the right
             entity is not the first.
-        shares: of each view in the cosine; they sum to it.
+        shares: of each view in the cosine; they sum to it, but for what a missing name counts as.
         shared: the weightiest neighbours that both have.
         more: how many shared neighbours are left out.
         left_names, right_names: all names of each.
@@ -296,6 +296,9 @@ def _sum_of(cosine: float, shares: Mapping[str, float]) -> str:
         whole = sum(shares[view] for view in others)
         inner = ", ".join(words.pop(view) for view in others)
         words = {STRUCTURE: f"{STRUCTURE} {whole:.3f} ({inner})"} | words
+    missing = cosine - sum(shares.values())
+    if missing > 1e-4:
+        words["missing"] = f"a missing name {missing:.3f}"
     return f"cosine {cosine:.3f}: {', '.join(words.values())}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,15 +17,17 @@ from decentrl.growth.growing_graph import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
-from decentrl.matching.potentials import OTHER, Potentials
+from decentrl.matching.potentials import OTHER, Potentials, scale_of
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, dots, rescore, top_pairs
+from decentrl.matching.sparse import LARGE_KEEP, SparseScores, dots, rescore, top_pairs
 from decentrl.storage.addition import Growth
 
 MOST_PAIRS = 2**32
 """Largest full problem, in pairs, that is solved in order to match a single entity."""
+BALANCE = "potential.balance"
 NEAR = 64
 """Least number of candidates of an approximate search: a row's term is a sum over them."""
+Mask = npt.NDArray[np.bool_]
 Pairs = tuple[Ids, Ids, SparseScores, SparseScores]
 """Ids of a side and of the other one, ascending, and scores and cosines of their best pairs."""
 
@@ -37,6 +40,7 @@ class Matching:
     Args:
         links: known links, int64[k, 2], left then right: their entities are no candidates.
         tensors: potentials that :meth:`to_tensors` returned before.
+        settled: matches that stay, int64[m, 2]: their entities are no candidates either.
     """
 
     def __init__(
@@ -46,18 +50,24 @@ class Matching:
         config: MatchingConfig,
         links: Ids,
         tensors: Mapping[str, Tensor],
+        settled: Ids | None = None,
     ) -> None:
         self._growing, self._indexes, self._config = growing, indexes, config
-        self._links = dict(zip(OTHER, links.T, strict=True))
+        self._known = dict(zip(OTHER, links.T, strict=True))
+        every = links if settled is None else np.concatenate((links, settled))
+        self._links = dict(zip(OTHER, every.T, strict=True))
         # By matcher and the side normalised last; where that is all the same, the left one.
         self._solved: dict[tuple[str, str], Potentials] = {}
         self._seen: list[Growth] = []
         self._masks: dict[str, tuple[Tensor, Tensor]] = {}
+        self._stored: SparseScores | None = None
+        self._together: dict[tuple[str, str, int], Pairs] = {}
         for side, other in OTHER.items():
             names = f"potential.{side}.own", f"potential.{side}.other"
             if all(name in tensors for name in names):
                 ends = {side: tensors[names[0]].clone(), other: tensors[names[1]].clone()}
-                self._keep(config.matcher, side, ends)
+                balance = tensors[BALANCE].item() if BALANCE in tensors else 1.0
+                self._keep(config.matcher, side, ends, balance)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Potentials of the configured matcher, as far as they are solved, for a file.
@@ -65,22 +75,30 @@ class Matching:
         Those of entities that additions have changed since are left out.
         """
         self._discard_outdated()
-        return {
+        blended = self._solved.get(("blend", "left"))
+        found = {}
+        if blended is not None and self._config.matcher == "blend":
+            found[BALANCE] = torch.tensor(blended.balance)
+        return found | {
             f"potential.{rows}.{name}": potentials.solved[side]
             for (matcher, rows), potentials in self._solved.items()
             if matcher == self._config.matcher != "cosine"
             for side, name in ((rows, "own"), (OTHER[rows], "other"))
         }
 
-    def _keep(self, matcher: str, side: str, solved: Mapping[str, Tensor]) -> Potentials:
+    def _keep(
+        self, matcher: str, side: str, solved: Mapping[str, Tensor], balance: float = 1.0
+    ) -> Potentials:
         rows = _rows(matcher, side)
-        potentials = Potentials(matcher, self._config, rows, solved)
+        potentials = Potentials(matcher, self._config, rows, solved, balance)
         self._solved[matcher, rows] = potentials
         return potentials
 
     def _discard_outdated(self) -> None:
         """Discard the potentials of entities that additions have changed since the last call."""
         now = self._growing.growths
+        if now != self._seen:
+            self._stored, self._together = None, {}
         for side, graph in self._growing.sides.items():
             changed = torch.from_numpy(changed_entities(self._seen, now, side))
             for potentials in self._solved.values():
@@ -133,7 +151,7 @@ class Matching:
         entities, scale = torch.from_numpy(asked), potentials.scale
         # The counterpart of a linked entity is a candidate too.
         linked = torch.from_numpy(self._links[other][np.isin(self._links[side], asked)])
-        free, allowed = self._free(other), _with(self._free(other), linked)
+        free, allowed = self.candidates(other), _with(self.candidates(other), linked)
         column = potentials.values(other, free, linked, others, own)
         kept = max(1, min(max(top, KEPT, NEAR if ann else 0), len(allowed)))
         found = self._indexes.get(other, ann).search(
@@ -142,7 +160,7 @@ class Matching:
         term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
         row = potentials.solved[side]
         if rivals:
-            row = potentials.values(side, self._free(side), entities[:0], own, others)
+            row = potentials.values(side, self.candidates(side), entities[:0], own, others)
         if not torch.equal(row[entities], term):
             row = row.index_put((entities,), term)
         scores = Scores(own, others, scale=scale, row=row, column=column)
@@ -153,7 +171,7 @@ class Matching:
         best = made[2].best(1)[1][:, 0]
         best = torch.from_numpy(made[1])[torch.unique(best[best >= 0])]
         claims = self._indexes.get(side, ann).search(
-            others[best], 2, scale=scale, bias=row, allowed=_with(self._free(side), entities)
+            others[best], 2, scale=scale, bias=row, allowed=_with(self.candidates(side), entities)
         )[1]
         claimed, claimants = _found_pairs(best, claims)
         return _score_pairs(
@@ -167,12 +185,12 @@ class Matching:
         solved for the right side. Not where ``matching.keep`` is set.
         """
         self._discard_outdated()
-        potentials, free = self._potentials("left", matcher), self._free("left")
+        potentials, free = self._potentials("left", matcher), self.candidates("left")
         own, others = (self._growing.sides[side].vectors for side in OTHER)
         linked = torch.from_numpy(self._links["left"][self._links["right"] == entity])
         row = potentials.values("left", free, linked, own, others)
         one = torch.tensor([entity])
-        column = potentials.values("right", self._free("right"), one, others, own)[one]
+        column = potentials.values("right", self.candidates("right"), one, others, own)[one]
         ids = _with(free, linked).nonzero()[:, 0]
         cosines = torch.mv(own, others[entity]).cpu()[ids]
         return ids.numpy(), potentials.scale * cosines + row[ids] + column, cosines
@@ -195,7 +213,8 @@ class Matching:
         """
         own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         # Those of CSLS are over free entities only, so that a pair has one score.
-        pool = allowed if potentials.matcher == "sinkhorn" else self._free(OTHER[side])
+        # So are those of blend, for the same reason.
+        pool = allowed if potentials.matcher == "sinkhorn" else self.candidates(OTHER[side])
         term = potentials.solved[side][entities]
         if not potentials.covers(OTHER[side], pool):
             term = torch.full_like(term, torch.nan)
@@ -221,7 +240,7 @@ class Matching:
             sizes = {which: len(graph.entities) for which, graph in self._growing.sides.items()}
             nothing = {which: torch.full((n,), torch.nan) for which, n in sizes.items()}
             return self._keep(matcher, side, nothing)
-        n, m = (int(self._free(which).sum()) for which in (side, OTHER[side]))
+        n, m = (int(self.candidates(which).sum()) for which in (side, OTHER[side]))
         if n * m > MOST_PAIRS:
             raise ConfigError(
                 f"{matcher} has to match all {n:,} × {m:,} entities once before it can match "
@@ -235,31 +254,51 @@ class Matching:
     def pairs_together(self, side: str, asked: Ids | None, matcher: str, kept: int) -> Pairs:
         """The best pairs when all unlinked entities, and those asked for, are matched at once."""
         named = np.isin(self._links[side], [] if asked is None else asked)
+        if named.any():
+            return self._found_together(side, named, matcher, kept)
+        self._discard_outdated()
+        key = side, matcher, kept
+        if key not in self._together:
+            self._together[key] = self._found_together(side, named, matcher, kept)
+        return self._together[key]
+
+    def _found_together(self, side: str, named: Mask, matcher: str, kept: int) -> Pairs:
+        """The same; ``named`` is bool[k], the links whose entities take part, too."""
         if not self._config.keep and not named.any():
-            self._discard_outdated()
             mine, theirs, scores = self._score_unlinked(side, matcher)
+            if scores.kept is None:
+                row, column = (
+                    scores.left.new_zeros(n) if term is None else term
+                    for n, term in zip(scores.shape, (scores.row, scores.column), strict=True)
+                )
+                pairs = self._best_cosines(side).plus(scores.scale, row, column).nearest(kept)
+                return mine.numpy(), theirs.numpy(), *rescore(pairs, scores)
         else:
             # A linked entity that is asked for takes part, and its counterpart too.
             ends = {}
             for which, graph in self._growing.sides.items():
                 linked = torch.from_numpy(self._links[which][named])
-                mask = _with(self._free(which), linked) & graph.has_vector()
+                mask = _with(self.candidates(which), linked) & graph.has_vector()
                 ends[which] = mask.nonzero()[:, 0]
             mine, theirs = ends[side], ends[OTHER[side]]
             cosine = self._cosine("left", ends["left"], ends["right"])
             cosine = cosine if side == "left" else cosine.T
-            if self._config.keep:
-                pairs = best_pairs(cosine, matcher, self._config, kept)
-                return mine.numpy(), theirs.numpy(), *pairs
+            if self._config.keep or cosine.kept is None:
+                most = max(self._config.keep or LARGE_KEEP, kept)
+                found = best_pairs(top_pairs(cosine, most), matcher, self._config)
+                return mine.numpy(), theirs.numpy(), *found
             scores = apply_matcher(cosine, matcher, self._config)
         return mine.numpy(), theirs.numpy(), *rescore(top_pairs(scores, kept), scores)
 
     def _score_unlinked(self, side: str, matcher: str) -> tuple[Tensor, Tensor, Scores]:
-        """Ids of the unlinked entities of ``side`` and of the other side, and their scores."""
+        """Ids of the unlinked entities of ``side`` and of the other side, and their scores.
+
+        Where the cosines are too many to keep, the problem is solved on the best pairs of each.
+        """
         if side != (rows := _rows(matcher, side)):
             theirs, mine, scores = self._score_unlinked(rows, matcher)
             return mine, theirs, scores.T
-        free = {which: self._free(which) for which in (side, OTHER[side])}
+        free = {which: self.candidates(which) for which in (side, OTHER[side])}
         mine, theirs = (mask.nonzero()[:, 0] for mask in free.values())
         scores, known = self._cosine(side, mine, theirs), self._solved.get((matcher, side))
         if matcher == "cosine":
@@ -268,30 +307,47 @@ class Matching:
             ends = (known.solved[which][mask] for which, mask in free.items())
             row, column = (end.to(scores.left.device) for end in ends)
             return mine, theirs, replace(scores, scale=known.scale, row=row, column=column)
-        scores = apply_matcher(scores, matcher, self._config)
+        if scores.kept is None:
+            pairs = apply_matcher(self._best_cosines(side), matcher, self._config)
+            if pairs.terms is not None:
+                row, column = pairs.terms
+                scores = replace(scores, row=row, column=column, balance=pairs.balance)
+            scores = replace(scores, scale=scale_of(matcher))
+        else:
+            scores = apply_matcher(scores, matcher, self._config)
         solved = {which: torch.full(mask.shape, torch.nan) for which, mask in free.items()}
         if scores.row is not None and scores.column is not None and min(scores.shape):
             solved[side][mine] = scores.row.float().cpu()
             solved[OTHER[side]][theirs] = scores.column.float().cpu()
-        self._keep(matcher, side, solved)
+        self._keep(matcher, side, solved, scores.balance)
         return mine, theirs, scores
+
+    def _best_cosines(self, side: str) -> SparseScores:
+        """The best pairs of the unlinked entities by cosine; found in one pass, then kept."""
+        if self._stored is None:
+            ends = (self.candidates(which).nonzero()[:, 0] for which in ("left", "right"))
+            self._stored = top_pairs(self._cosine("left", *ends), LARGE_KEEP)
+        return self._stored if side == "left" else self._stored.T
 
     def _cosine(self, side: str, mine: Tensor, theirs: Tensor) -> Scores:
         """Cosines of entities of ``side`` and of the other side."""
         left, right = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         return Scores.cosine(left[mine], right[theirs])
 
-    def _free(self, side: str) -> Tensor:
-        """Mask of the unlinked entities of a side that have a vector, bool[n]."""
+    def candidates(self, side: str) -> Tensor:
+        """Mask of the entities of a side that may be matched and have a vector, bool[n]."""
         there = self._growing.sides[side].has_vector()
         if side not in self._masks or self._masks[side][0] is not there:
-            self._masks[side] = there, there & self.unlinked(side)
+            self._masks[side] = there, there & self._outside(self._links[side], side)
         return self._masks[side][1]
 
     def unlinked(self, side: str) -> Tensor:
         """Mask of the entities of a side that are in no known link, bool[n]."""
+        return self._outside(self._known[side], side)
+
+    def _outside(self, linked: Ids, side: str) -> Tensor:
         mask = torch.ones(len(self._growing.sides[side].entities), dtype=torch.bool)
-        mask[torch.from_numpy(self._links[side])] = False
+        mask[torch.from_numpy(linked)] = False
         return mask
 
 

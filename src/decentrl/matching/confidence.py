@@ -79,6 +79,14 @@ class Confidence:
         logit = (features - self.mean) / self.scale @ self.weights + self.bias
         return logit.sigmoid().nan_to_num(0.0)
 
+    def of(self, found: Tensor, features: Tensor) -> Tensor:
+        """The same for each row and the column that was found for it."""
+        return self(features)
+
+    def least(self, found: Tensor, precise: bool = True) -> Tensor:
+        """The confidence below which a match is none, for each row."""
+        return torch.full(found.shape, self.threshold, dtype=torch.float64)
+
     def to_tensors(self) -> dict[str, Tensor]:
         """Parameters as float64 tensors, for a file."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -91,16 +99,18 @@ class Confidence:
         return cls(**{n: t if t.dim() else t.item() for n, t in found.items()})
 
 
-def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
+def fit_confidence(features: Tensor, correct: Tensor, weights: Tensor | None = None) -> Confidence:
     """Fit confidence by logistic regression on examples of right and wrong matches.
 
-    Minimises Σ log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²). The bias is penalised too, or
-    there would be no minimum where all labels are equal. Examples where nothing was found (NaN)
-    are left out. The threshold is 1/2 until one is chosen. ``features`` is float64[n, F],
-    ``correct`` is bool[n], whether the found match is right.
+    Minimises Σ weight · log(1 + exp(∓logit)) + penalty / 2 · (|w|² + b²). The bias is penalised
+    too, or there would be no minimum where all labels are equal. Examples where nothing was found
+    (NaN) are left out. The threshold is 1/2 until one is chosen. ``features`` is float64[n, F],
+    ``correct`` is bool[n], whether the found match is right; ``weights``
+    are float64[n], how often each example counts, once by default.
     """
     found = ~features.isnan().any(1)
     features, labels = features[found].double(), correct[found].double()
+    counts = torch.ones_like(labels) if weights is None else weights[found]
     mean, scale = features.new_zeros(features.shape[1]), features.new_ones(features.shape[1])
     if len(features):
         mean, scale = features.mean(0), features.std(0, correction=0)
@@ -108,23 +118,50 @@ def fit_confidence(features: Tensor, correct: Tensor) -> Confidence:
         constant = scale <= 1e-12 * features.abs().amax(0)
         scale = scale.where(~constant, 1.0)
     ones = features.new_ones(len(features), 1)
-    weights = _logistic(torch.cat(((features - mean) / scale, ones), dim=1), labels)
-    return Confidence(weights[:-1], weights[-1].item(), mean, scale, threshold=0.5)
+    found_weights = _logistic(torch.cat(((features - mean) / scale, ones), dim=1), labels, counts)
+    return Confidence(found_weights[:-1], found_weights[-1].item(), mean, scale, threshold=0.5)
 
 
-def choose_threshold(confidence: Tensor, correct: Tensor, has_counterpart: Tensor) -> float:
+def linked_share(with_one: Tensor, without: Tensor, every: Tensor) -> float:
+    """Estimate the share of entities that have a counterpart, from the features of best matches.
+
+    A logistic regression tells entities with a counterpart from those without by the features,
+    float64[·, F]; the share is the one under which it expects just that share among ``every``
+    entity, found by expectation maximisation. Held-out links are examples of those with one; of
+    those without, once their counterparts are taken away.
+    """
+    examples = torch.cat((with_one, without))
+    labels = torch.arange(len(examples)) < len(with_one)
+    weights = torch.where(labels, len(examples) / max(1, len(with_one)), 1.0).double()
+    weights = weights.where(labels, len(examples) / max(1, len(without)))
+    chance = fit_confidence(examples, labels, weights / 2)(every[~every.isnan().any(1)])
+    share = 0.5
+    for _ in range(200 if len(chance) else 0):
+        linked, others = share * chance, (1 - share) * (1 - chance)
+        share = (linked / (linked + others)).mean().item()
+    return share
+
+
+def choose_threshold(
+    confidence: Tensor,
+    correct: Tensor,
+    has_counterpart: Tensor,
+    weights: Tensor | None = None,
+) -> float:
     """Choose the confidence threshold with the highest F1 on these examples.
 
     F1 = 2 · right answers / (answers + entities with a counterpart), where answers are given if
     confidence ≥ threshold. Of equally good thresholds the highest; 1 if no answer is right. All
-    arguments are [n]; ``correct`` says whether the found match is right.
+    arguments are [n]; ``correct`` says whether the found match is right, ``weights`` how often an
+    example counts.
     """
     if not correct.any():
         return 1.0
+    counts = torch.ones_like(confidence) if weights is None else weights
     confidence, order = confidence.sort(descending=True)
-    right = correct[order].double().cumsum(0)
-    answers = torch.arange(1, len(order) + 1, device=order.device)
-    f1 = 2 * right / (answers + has_counterpart.sum())
+    right = (correct * counts)[order].double().cumsum(0)
+    answers = counts[order].double().cumsum(0)
+    f1 = 2 * right / (answers + (has_counterpart * counts).sum())
     # A threshold accepts all examples of equal confidence: only the last of them counts.
     together = torch.zeros_like(f1, dtype=torch.bool)
     together[:-1] = confidence[:-1] == confidence[1:]
@@ -157,7 +194,7 @@ def calibration(confidence: Tensor, correct: Tensor) -> dict[str, float]:
     }
 
 
-def _logistic(inputs: Tensor, labels: Tensor) -> Tensor:
+def _logistic(inputs: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
     """Weights float64[F] of penalised logistic regression, by Newton's method, steps halved."""
     weights = inputs.new_zeros(inputs.shape[1])
     penalty = PENALTY * torch.eye(len(weights), dtype=inputs.dtype)
@@ -165,12 +202,12 @@ def _logistic(inputs: Tensor, labels: Tensor) -> Tensor:
     def loss(weights: Tensor) -> float:
         logits = inputs @ weights
         fit = torch.logaddexp(logits, torch.zeros_like(logits)) - labels * logits
-        return (fit.sum() + PENALTY / 2 * weights.square().sum()).item()
+        return (counts @ fit + PENALTY / 2 * weights.square().sum()).item()
 
     for _ in range(100):
         chances = (inputs @ weights).sigmoid()
-        slope = inputs.t() @ (chances - labels) + PENALTY * weights
-        curvature = (inputs.t() * (chances * (1 - chances))) @ inputs + penalty
+        slope = inputs.t() @ (counts * (chances - labels)) + PENALTY * weights
+        curvature = (inputs.t() * (counts * chances * (1 - chances))) @ inputs + penalty
         step = torch.linalg.solve(curvature, slope)
         if slope @ step < 1e-20:
             break

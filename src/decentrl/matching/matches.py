@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,27 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.errors import ConfigError
 from decentrl.matching.assignment import mutual_nearest, one_to_one
-from decentrl.matching.confidence import Confidence, evidence
+from decentrl.matching.confidence import evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, top_pairs
 
 Ids = npt.NDArray[np.int64]
 Objects = npt.NDArray[Any]
+Threshold = Literal["fitted", "precise"]
 KEPT = 5  # of each entity's best pairs; evidence needs two
 ASSIGNMENTS: dict[str, Callable[[SparseScores], Tensor] | None] = {
     "nearest": None,
     "mutual": mutual_nearest,
     "one-to-one": one_to_one,
 }
+
+
+class Judge(Protocol):
+    """What says how sure matches are, and from when on they count."""
+
+    def of(self, found: Tensor, features: Tensor) -> Tensor: ...
+    def least(self, found: Tensor, precise: bool = True) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +57,14 @@ class Answers:
 
 
 def best_pairs(
-    cosine: Scores, matcher: str, config: MatchingConfig, top: int = KEPT
+    cosine: Scores | SparseScores, matcher: str, config: MatchingConfig, top: int = KEPT
 ) -> tuple[SparseScores, SparseScores]:
     """The best pairs of every row and column by a matcher, and the cosines of the same pairs.
 
-    With ``config.keep`` the matcher itself reads only that many cosines of each entity.
+    With ``config.keep``, or of stored pairs, the matcher itself reads no other cosines.
     """
+    if isinstance(cosine, SparseScores):
+        return apply_matcher(cosine, matcher, config), cosine
     if config.keep:
         cosines = top_pairs(cosine, max(config.keep, top))
         return apply_matcher(cosines, matcher, config), cosines
@@ -95,8 +105,8 @@ def answer(
     *,
     top: int = 1,
     assign: str = "nearest",
-    confidence: Confidence | None = None,
-    threshold: float | None = None,
+    confidence: Judge | None = None,
+    threshold: float | Threshold | None = None,
 ) -> Answers:
     """Choose the matches of every row from scored pairs.
 
@@ -105,12 +115,16 @@ def answer(
         top: how many candidates; 1 unless ``assign`` is ``nearest``.
         assign: a key of ``ASSIGNMENTS``.
         confidence: model of the probability that a match is right.
-        threshold: rows with a lower confidence get no match.
+        threshold: rows with a lower confidence get no match; ``fitted`` is what gives the best F1,
+            ``precise`` is for newcomers rather right than wrong.
     """
     scores, columns = (part.cpu() for part in pairs.best(top))
     sure = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     if confidence is not None:
-        sure = confidence(evidence(pairs, cosines)[1])
+        found, features = evidence(pairs, cosines)
+        sure = confidence.of(found, features)
+        if isinstance(threshold, str):
+            least = confidence.least(found, precise=threshold == "precise")
     if (choose := ASSIGNMENTS[assign]) is not None:
         taken, best = choose(pairs), columns[:, 0]
         own = pairs.columns == taken[pairs.rows]
@@ -119,8 +133,10 @@ def answer(
         # The confidence was computed for the best candidate, not for the assigned one.
         sure = sure.where(columns[:, 0] == best, torch.nan)
     if threshold is not None:
+        if not isinstance(threshold, str):
+            least = torch.full_like(sure, threshold)
         # Compared in float32, as returned, so that a returned confidence can be the threshold.
-        unsure = ~(sure.float() >= torch.tensor(threshold, dtype=torch.float32))
+        unsure = ~(sure.float() >= least.float())
         columns[unsure] = -1
     scores = scores.where(columns >= 0, torch.nan)
     return Answers(columns, scores.float(), sure.float())
@@ -137,8 +153,8 @@ def check_question(top: int, assign: str) -> None:
 
 
 def threshold_of(
-    minimum: float | Literal["fitted"] | None, confidence: Confidence | None
-) -> float | None:
+    minimum: float | Literal["fitted"] | None, confidence: Judge | None
+) -> float | Threshold | None:
     """The least confidence that a match must have; None if all are returned."""
     if minimum is None:
         return None
@@ -148,7 +164,7 @@ def threshold_of(
             "validation links (training.valid) and match with the run's own matcher"
         )
     if minimum == "fitted":
-        return confidence.threshold
+        return "precise"
     if isinstance(minimum, str) or not 0 <= minimum <= 1:
         raise ConfigError(f"the least confidence is {minimum}; it must be between 0 and 1")
     return minimum

@@ -33,12 +33,18 @@ class Potentials:
         rows: the side that was normalised last; it matters for Sinkhorn only.
         scale: of the cosine.
         solved: float32[n] of the full problem by side, NaN for entities not in it.
+        balance: of a blend: the weight of Sinkhorn in its terms.
     """
 
     def __init__(
-        self, matcher: str, config: MatchingConfig, rows: str, solved: Mapping[str, Tensor]
+        self,
+        matcher: str,
+        config: MatchingConfig,
+        rows: str,
+        solved: Mapping[str, Tensor],
+        balance: float = 1.0,
     ) -> None:
-        self.matcher, self.config, self.rows = matcher, config, rows
+        self.matcher, self.config, self.rows, self.balance = matcher, config, rows, balance
         self.scale = scale_of(matcher)
         self.solved = dict(solved)
         # With those that were computed since; 0 where unknown.
@@ -72,7 +78,7 @@ class Potentials:
 
         Read only. A missing potential is computed by a half-step and kept: of a column
         t·log(n / m) - t·log Σᵢ exp((cos + row[i]) / t) for Sinkhorn, minus the mean of the k best
-        cosines for CSLS; over the n rows of the full problem of n × m.
+        cosines for CSLS; over the n rows of the full problem of n × m. See :meth:`term`.
 
         Args:
             more: int64[k].
@@ -83,9 +89,10 @@ class Potentials:
             lacking = torch.cat((lacking, (free & ~known).nonzero()[:, 0]))
         if len(lacking):
             made = self.terms(vectors[lacking], others, self.solved[OTHER[side]])
-            if self.matcher == "sinkhorn" and side != self.rows:
+            if self.matcher in ("sinkhorn", "blend") and side != self.rows:
                 n, m = (int((~self.solved[s].isnan()).sum()) for s in (self.rows, side))
-                made += self.config.temperature * math.log(max(1, n) / max(1, m))
+                target = self.config.temperature * math.log(max(1, n) / max(1, m))
+                made += self.balance * target
             self._values[side][lacking] = made
             known[lacking] = True
         self._filled[side] = free
@@ -110,14 +117,20 @@ class Potentials:
         """Compute the additive term of each row of cosines [b, n], which are overwritten.
 
         CSLS: minus the mean of the k best cosines; Sinkhorn: -t·log Σⱼ exp((cos + bias[j]) / t);
-        0 where all are left out. ``bias`` is [n] or [b, n], -inf for those to leave out.
+        blend: a share of the latter, and for the rest half of the former; 0 where all are left
+        out. ``bias`` is [n] or [b, n], -inf for those to leave out.
         """
+        made = torch.zeros(len(cosine), device=cosine.device)
         if self.matcher == "cosine":
-            return torch.zeros(len(cosine))
-        if self.matcher == "csls":
-            cosine += bias.where(bias.isinf(), 0.0)
-            k = min(self.config.csls_k, cosine.shape[1])
-            return -mean_of_finite(cosine.topk(k, dim=1).values)
+            return made
+        share = {"csls": 0.0, "blend": self.balance}.get(self.matcher, 1.0)
+        if share < 1:
+            known = cosine + bias.where(bias.isinf(), 0.0)
+            k = min(self.config.csls_k, known.shape[1])
+            made = -mean_of_finite(known.topk(k, dim=1).values)
+            if not share:
+                return made
+            made *= (1 - share) / 2
         temperature = self.config.temperature
-        made = -temperature * (cosine.add_(bias) / temperature).logsumexp(1)
-        return made.where(made.isfinite(), 0.0)
+        sums = -temperature * (cosine.add_(bias) / temperature).logsumexp(1)
+        return made + share * sums.where(sums.isfinite(), 0.0)

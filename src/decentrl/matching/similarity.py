@@ -1,6 +1,6 @@
-"""Scores between two sets of vectors, in blocks: cosine, CSLS and Sinkhorn.
+"""Scores between two sets of vectors, in blocks: cosine, CSLS, Sinkhorn, and a blend of the two.
 
-All three have the form ``scale · a·b + row + column`` with two vectors ``row`` and ``column``, so
+All have the form ``scale · a·b + row + column`` with two vectors ``row`` and ``column``, so
 one class serves them and the whole matrix need never be in memory.
 """
 
@@ -39,6 +39,7 @@ class Scores:
     row: Tensor | None = None
     column: Tensor | None = None
     kept: Tensor | None = None
+    balance: float = 1.0  # of a blend: the weight of Sinkhorn in its terms
 
     @classmethod
     def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
@@ -155,6 +156,57 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     the iterations get. A column whose mass is below the smallest float beside every row's best
     (87 t of cosine: 1.7 at t = 0.02, 0.09 at t = 0.001) is pulled up only that far.
     """
+    return _balanced(cosine, temperature, iterations)
+
+
+def blend(
+    cosine: Scores, scaled: Scores, balance: float, temperature: float = 0.02, iterations: int = 15
+) -> Scores:
+    """CSLS and Sinkhorn in one: balanced only so far that entities may be without a counterpart.
+
+    The score is cos(i, j) + f(i) + g(j). In turn, with t the temperature and b the balance,
+    f(i) = -(1 - b) r(i) / 2 - b·t·log Σⱼ exp((cos(i, j) + g(j)) / t), and g(j) by columns alike,
+    plus b·t·log(n / m), rows last; r(i) is the mean of i's k best cosines. b = 0 is CSLS
+    (halved), b = 1 Sinkhorn. Between them it is transport whose sums may be missed at a
+    price (unbalanced), and the price is each entity's own: what is far from everything need not be
+    matched.
+
+    Args:
+        scaled: the scores of CSLS.
+    """
+    if not min(cosine.shape):
+        return cosine
+    assert scaled.row is not None
+    assert scaled.column is not None
+    anchors = scaled.row / 2, scaled.column / 2
+    return _balanced(cosine, temperature, iterations, anchors, balance)
+
+
+def mutual_share(scores: Scores) -> float:
+    """The share of the entities of both sides that are the best of their own best."""
+    n, m = scores.shape
+    if not n or not m:
+        return 0.0
+    best = torch.empty(n, dtype=torch.int64, device=scores.left.device)
+    highest = scores.left.new_full((m,), -torch.inf)
+    claimant = torch.zeros(m, dtype=torch.int64, device=best.device)
+    for rows, block in scores.blocks():
+        best[rows] = block.argmax(1)
+        values, places = block.max(0)
+        higher = values > highest
+        highest[higher], claimant[higher] = values[higher], places[higher] + rows.start
+    own = torch.arange(n, device=best.device)
+    return 2 * int((claimant[best] == own).sum()) / (n + m)
+
+
+def _balanced(
+    cosine: Scores,
+    temperature: float,
+    iterations: int,
+    anchors: tuple[Tensor, Tensor] | None = None,
+    balance: float = 1.0,
+) -> Scores:
+    """:func:`sinkhorn`, or :func:`blend` with the terms of rows and columns that CSLS has."""
     n, m = cosine.shape
     if not n or not m:
         return cosine
@@ -165,24 +217,38 @@ def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) ->
     size = -(-len(slices) // _PARTS)
     parts = [slices[start : start + size] for start in range(0, len(slices), size)]
     with _masses(cosine, temperature) as (highest, masses), _pool(cosine) as apply:
+        pulls = None
+        if anchors is not None:
+            ends = anchors[0] + highest, anchors[1]
+            pulls = [(1 - balance) / temperature * end for end in ends]
+            column = (anchors[1] / temperature).exp().clamp(min=tiny)
 
         def normalise(part: list[slice]) -> Tensor:
-            """Make the rows of a part sum to 1, then sum its columns."""
+            """Make the rows of a part sum to 1, as far as they have to, then sum its columns."""
             totals = torch.zeros_like(column)
             for rows in part:
                 mass = masses(rows)
-                row[rows] = 1 / (mass @ column).clamp(min=tiny)
+                sums = (mass @ column).clamp(min=tiny)
+                if pulls is None:
+                    row[rows] = 1 / sums
+                else:
+                    exponent = pulls[0][rows] - balance * sums.log()
+                    row[rows] = exponent.clamp(-_LOWEST / 2, _LOWEST / 2).exp()
                 totals += row[rows] @ mass
             return totals
 
         for _ in range(iterations):
-            totals = torch.stack(list(apply(normalise, parts))).sum(0)
-            column = n / m / totals.clamp(min=tiny)
+            totals = torch.stack(list(apply(normalise, parts))).sum(0).clamp(min=tiny)
+            if pulls is None:
+                column = n / m / totals
+            else:
+                column = (pulls[1] - balance * (totals * m / n).log()).exp().clamp(min=tiny)
         list(apply(normalise, parts))
     return replace(
         cosine,
         row=temperature * row.log() - highest,
         column=temperature * column.log(),
+        balance=balance,
     )
 
 

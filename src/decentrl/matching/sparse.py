@@ -1,7 +1,7 @@
 """Sparse scores: the best pairs only, for graphs whose n × m scores are too many to keep.
 
-CSLS and Sinkhorn as in ``similarity``, over stored pairs: one pass over the cosines finds the
-pairs, everything after it costs time and memory in proportion to their number.
+CSLS, Sinkhorn and their blend as in ``similarity``, over stored pairs: one pass over the cosines
+finds the pairs, everything after it costs time and memory in proportion to their number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from torch import Tensor
 
 from decentrl.matching.similarity import Scores, mean_of_finite
 
+LARGE_KEEP = 64
+"""Best pairs kept of each entity where all pairs are too many and the settings keep all."""
+
 
 @dataclass(frozen=True, eq=False)
 class SparseScores:
@@ -23,6 +26,9 @@ class SparseScores:
     columns: Tensor  # int64[p]
     values: Tensor  # float[p]
     shape: tuple[int, int]  # (n, m)
+    terms: tuple[Tensor, Tensor] | None = None
+    """What a matcher has added to each row and to each column, float[n] and float[m]."""
+    balance: float = 1.0  # of a blend: the weight of Sinkhorn in its terms
 
     def __len__(self) -> int:
         return len(self.values)
@@ -32,7 +38,34 @@ class SparseScores:
         """The same pairs, transposed."""
         order = self.columns.argsort(stable=True)
         n, m = self.shape
-        return SparseScores(self.columns[order], self.rows[order], self.values[order], (m, n))
+        terms = None if self.terms is None else (self.terms[1], self.terms[0])
+        values = self.values[order]
+        ends = self.columns[order], self.rows[order]
+        return SparseScores(*ends, values, (m, n), terms, self.balance)
+
+    def among(self, chosen: Tensor) -> SparseScores:
+        """The pairs of some columns, int64[k] ascending, which are numbered anew."""
+        n, m = self.shape
+        number = self.columns.new_full((m,), -1)
+        number[chosen] = torch.arange(len(chosen), device=number.device)
+        columns = number[self.columns]
+        kept = columns >= 0
+        return SparseScores(self.rows[kept], columns[kept], self.values[kept], (n, len(chosen)))
+
+    def nearest(self, top: int) -> SparseScores:
+        """Each row's best pairs and each column's, as :func:`top_pairs` keeps them."""
+        kept = torch.zeros_like(self.rows, dtype=torch.bool)
+        by_column = self.columns.argsort(stable=True)
+        for places, order in ((self.places(top), None), (self.T.places(top), by_column)):
+            chosen = places[places >= 0]
+            kept[chosen if order is None else order[chosen]] = True
+        rows, columns, values = self.rows[kept], self.columns[kept], self.values[kept]
+        return replace(self, rows=rows, columns=columns, values=values)
+
+    def plus(self, scale: float, row: Tensor, column: Tensor) -> SparseScores:
+        """scale · value + row[i] + column[j] of every stored pair."""
+        values = scale * self.values + row[self.rows] + column[self.columns]
+        return replace(self, values=values, terms=(row, column))
 
     @property
     def offsets(self) -> Tensor:
@@ -132,8 +165,7 @@ def sparse_csls(pairs: SparseScores, k: int = 2) -> SparseScores:
     its k best pairs stored, otherwise the mean of those that are.
     """
     row, column = (mean_of_finite(side.best(min(k, side.shape[1]))[0]) for side in (pairs, pairs.T))
-    values = 2 * pairs.values - row[pairs.rows] - column[pairs.columns]
-    return replace(pairs, values=values)
+    return pairs.plus(2, -row, -column)
 
 
 def sparse_sinkhorn(
@@ -147,19 +179,55 @@ def sparse_sinkhorn(
     matching that satisfies all sums, and then u and v grow without end; in logarithms that is
     harmless.
     """
-    n, m = pairs.shape
     if not len(pairs):
         return pairs
-    target = math.log(n / m)
+    target = math.log(pairs.shape[0] / pairs.shape[1])
+    log_v = pairs.values.new_zeros(pairs.shape[1])
+    return _balanced(pairs, temperature, iterations, log_v, (0.0, target), 1.0)
+
+
+def sparse_blend(
+    pairs: SparseScores,
+    scaled: SparseScores,
+    balance: float,
+    temperature: float = 0.02,
+    iterations: int = 15,
+) -> SparseScores:
+    """CSLS and Sinkhorn in one over stored pairs: ``similarity.blend`` with other masses 0."""
+    if not len(pairs):
+        return pairs
+    assert scaled.terms is not None
+    row, column = (end / (2 * temperature) for end in scaled.terms)
+    target = math.log(pairs.shape[0] / pairs.shape[1])
+    pulls = (1 - balance) * row, (1 - balance) * column + balance * target
+    return _balanced(pairs, temperature, iterations, column, pulls, balance)
+
+
+def _balanced(
+    pairs: SparseScores,
+    temperature: float,
+    iterations: int,
+    log_v: Tensor,
+    pulls: tuple[float | Tensor, float | Tensor],
+    balance: float,
+) -> SparseScores:
+    """Rows and columns normalised in turn: pull - balance · log Σ, from ``log_v`` on, rows last.
+
+    An entity without a stored pair has the term 0.
+    """
     other = replace(pairs, values=pairs.values / temperature).T  # sorted by column
     own, row_offsets, column_offsets = pairs.values / temperature, pairs.offsets, other.offsets
-    log_v = own.new_zeros(m)
-    log_u = -_log_sums(own, pairs.rows, row_offsets)
+
+    def rows(log_v: Tensor) -> Tensor:
+        return pulls[0] - balance * _log_sums(own + log_v[pairs.columns], pairs.rows, row_offsets)
+
+    log_u = rows(log_v)
     for _ in range(iterations):
-        log_v = target - _log_sums(other.values + log_u[other.columns], other.rows, column_offsets)
-        log_u = -_log_sums(own + log_v[pairs.columns], pairs.rows, row_offsets)
-    shift = log_u[pairs.rows] + log_v[pairs.columns]
-    return replace(pairs, values=pairs.values + temperature * shift)
+        sums = _log_sums(other.values + log_u[other.columns], other.rows, column_offsets)
+        log_v = pulls[1] - balance * sums
+        log_u = rows(log_v)
+    row, column = (temperature * x.where(x.isfinite(), 0.0) for x in (log_u, log_v))
+    return replace(pairs.plus(1, row, column), balance=balance)
 
 
 def _merge_columns(values: Tensor, rows: Tensor, block: Tensor, start: int) -> None:

@@ -72,6 +72,7 @@ JOBS = {
         tested=lambda aligner: aligner.test_matches(),
         answers=lambda aligner: aligner.match(top=1),
         found=lambda aligner, tested: {
+            "matches": aligner.evaluate_matches() if tested else [],
             "apart": aligner.evaluate_apart() if tested else [],
             "self_training": {"rounds": aligner.chosen_rounds, "validation": aligner.rounds},
             **_started(aligner),
@@ -113,13 +114,15 @@ def make_run(
         on_estimate: called with the seconds that training will about take, where these can be told.
     """
     resume = resume and (folder / CONFIG).exists()
+    if resume:  # what began the run says more
+        command = _read_config(folder).get("run", {}).get("command", command)
     kind = kind_for(config)
     job, model = JOBS[kind.name], MODELS[kind.name](config, device)
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
     with making(folder, overwrite), _cleared_if_diverged(folder):
-        with _begun(folder, sources, model.config, task, resume):
+        with _begun(folder, sources, model.config, task, resume, command):
             if on_start is not None:
                 on_start(task)
             if kind.name == "predictor":
@@ -197,7 +200,12 @@ def read_settings(folder: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def _begun(
-    folder: Path, sources: AnySources, config: Settings, task: AnyTask, resume: bool
+    folder: Path,
+    sources: AnySources,
+    config: Settings,
+    task: AnyTask,
+    resume: bool,
+    command: str | None,
 ) -> Iterator[None]:
     """Write the settings of a run; refuse to mix two runs.
 
@@ -213,6 +221,8 @@ def _begun(
     else:
         refuse_existing(folder)
         made = {"data_sha256": digest, "decentrl": __version__}
+        if command:
+            made["command"] = command.encode("utf-8", "backslashreplace").decode()
         origin = {**asdict(whole_paths(sources)), **made, **_named(task)}
         text = to_toml({**config.to_dict(), "run": origin})
         write_text(folder / CONFIG, text + _seal(text))
@@ -268,8 +278,8 @@ def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "rounds": [rounds["rounds"] for rounds in chosen],
             "validation": [_means(same) for same in tried],
         }
-    if "apart" in each:
-        mean["apart"] = _average_rows(each["apart"])
+    for part in {"matches", "apart"} & set(each):
+        mean[part] = _average_rows(each[part])
     for part in {"frequency", "confidence"} & set(each):
         mean[part] = _means([found for found in each[part] if found])
     return mean

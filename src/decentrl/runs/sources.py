@@ -10,8 +10,11 @@ from typing import Any
 from decentrl.aligner import Aligner
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.links import UnknownLinks
 from decentrl.data.names import names_from_ids
+from decentrl.data.open_world import SHARE, split_alignment, split_graph
 from decentrl.data.registry import is_named, load_task
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.growing_model import REFIT
@@ -24,6 +27,8 @@ IDS, TRANSLATED, BOTH = "ids", "translated", "ids+translated"
 NONE = "none"
 NAME_WORDS = (IDS, NONE, TRANSLATED, BOTH)
 """What may stand where a file of names may: from identifiers, no names, those of DBP15K."""
+HOW = ("format", "header", "columns", "separator", "unknown_links", "right_columns")
+"""Those of the sources that say how files are read."""
 MODELS: dict[str, Any] = {"aligner": Aligner, "predictor": Predictor}
 
 
@@ -49,7 +54,12 @@ class Sources:
     right_names: str = ""
     left_attributes: str = ""
     right_attributes: str = ""
+    unknown_links: UnknownLinks = "error"
+    right_columns: str = ""
     format: str = ""
+    header: str = "auto"
+    columns: str = ""
+    separator: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int) -> AlignmentTask:
@@ -73,11 +83,20 @@ class Sources:
                 task = replace(task, left=left, right=right)
             return task.without_links() if self.links == NONE else task
         links = None if self.links == NONE else self.links or None
-        others = (name or None for name in (self.test_links, self.valid_links, self.format))
-        task = AlignmentTask.read(self.left, self.right, links, *others)
+        chosen = Reading.of(columns=self.right_columns).columns
+        task = AlignmentTask.read(
+            self.left,
+            self.right,
+            links,
+            self.test_links or None,
+            self.valid_links or None,
+            _reading(self),
+            right_format=replace(_reading(self), columns=chosen) if chosen else None,
+            unknown_links=self.unknown_links,
+        )
         if self.holdout and links and not len(task.test):
             task = task.hold_out(self.holdout, seed, into="test")
-        return task
+        return split_alignment(task, SHARE, seed) if self.open_world else task
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,9 @@ class GraphSources:
     test: str = ""
     names: str = ""
     format: str = ""
+    header: str = "auto"
+    columns: str = ""
+    separator: str = ""
     holdout: float = 0.1
 
     def read(self, seed: int, valid: float = 0.1) -> GraphTask:
@@ -99,8 +121,14 @@ class GraphSources:
             task = load_task(GraphTask, self.dataset, self.open_world)
         else:
             held_out = self.valid or valid, self.test or self.holdout
-            task = GraphTask.read(self.triples, *held_out, self.format or None, seed=seed)
+            task = GraphTask.read(self.triples, *held_out, _reading(self), seed=seed)
+            task = split_graph(task, SHARE, seed) if self.open_world else task
         return replace(task, graph=_described(task.graph, self.names, ""))
+
+
+def _reading(sources: Sources | GraphSources) -> Reading:
+    """How its files are read."""
+    return Reading.of(sources.format, sources.header, sources.columns, sources.separator)
 
 
 def _described(graph: KnowledgeGraph, names: str, attributes: str) -> KnowledgeGraph:
@@ -131,7 +159,7 @@ def whole_paths(sources: AnySources) -> AnySources:
     """The same files by names that mean them in any working folder."""
     found: dict[str, Any] = {}
     for name, value in asdict(sources).items():
-        apart = name == "format" or (name == "dataset" and is_named(value))
+        apart = name in HOW or (name == "dataset" and is_named(value))
         apart |= name.endswith("names") and value in NAME_WORDS
         apart |= name == "links" and value == NONE
         if isinstance(value, str) and value and not apart:

@@ -192,6 +192,11 @@ def open_bundle(run: str | PathLike[str], write: bool = False) -> Manifest:
                 f"{folder.parent}: this run is not finished; go on with it by `decentrl align` or "
                 f"`complete` and `--resume -o {folder.parent}`"
             )
+        if seeds := sorted(folder.parent.glob("seed-*/bundle")):
+            several = ", ".join(str(seed.parent) for seed in seeds[:5]) + ", …" * (len(seeds) > 5)
+            raise BundleError(
+                f"{folder.parent}: a run of several seeds; give one of them: {several}"
+            )
         raise BundleError(f"{path}: not found, so {folder} is not a bundle; give a finished run")
     identity, content = _identity(path), path.read_bytes()
     try:

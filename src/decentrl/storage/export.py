@@ -18,7 +18,8 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from decentrl.errors import ConfigError, InputError
+from decentrl.data.called import on_a_line
+from decentrl.errors import ConfigError, InputError, warn_format
 from decentrl.storage.files import whole_files
 from decentrl.storage.index.exact import Vectors
 
@@ -61,7 +62,7 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
 
     - ``parquet``: columns entity, vector (a list of d float32), and side where the parts have one.
     - ``npy``: a float32 matrix in PATH.npy, which ``np.load(..., mmap_mode="r")`` opens, and a
-      label a line in PATH.labels.txt. A label with a line end is refused.
+      label a line in PATH.labels.txt. Line ends in them are spelled out.
     - ``word2vec``: text; the first line is "n d", then a label and its numbers a line. They are
       read back as the same float32 numbers. In labels, white space and ``%`` are written as in a
       URL (``New%20York``), so ``urllib.parse.unquote`` gives the label.
@@ -138,15 +139,15 @@ def _write_npy(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Pa
     with files[0].open("w", encoding="utf-8", newline="\n") as names, files[1].open("wb") as matrix:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(matrix, header)
+        odd = 0
         for _, labels, vectors in _blocks(parts):
             for label in labels:
-                if _LINE_ENDS.search(label):
-                    raise InputError(
-                        f"the label {label!r} contains a line end",
-                        remedy="use parquet, which can hold it",
-                    )
-                names.write(label + "\n")
+                line = on_a_line(label, _LINE_ENDS)
+                odd += line != label
+                names.write(line + "\n")
             matrix.write(vectors.astype("<f4", copy=False).tobytes())
+    if odd:
+        warn_format(f"{odd:,} label(s) with a line end are written with \\n; parquet holds them")
 
 
 def _write_word2vec(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Path]) -> None:

@@ -28,6 +28,8 @@ FILES = {
     "vectors.safetensors", "matching.safetensors", "memory.safetensors",
     "names.parquet", "attributes.parquet",
 }  # fmt: skip
+NEWCOMER = "newcomer."
+"""What the names of the parameters of the confidence of newcomers begin with."""
 _TYPES = {"bytes": int, "sha256": str, "block_bytes": int, "block_crc32": str, "header": dict}
 
 
@@ -177,9 +179,22 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
         raise ValueError("a part of the confidence is missing")
     for own, other in (names, names[::-1]) if len(names) > 1 else ():
         shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
-        shapes[f"sure.{own}"] = [sizes[own]]
+        shapes |= {f"sure.{own}": [sizes[own]], "potential.balance": []}
+    if f"{NEWCOMER}weights" in matching:
+        named = {f"{NEWCOMER}{name}": [features + 5] for name in ("weights", "mean", "scale")}
+        named |= {f"{NEWCOMER}bias": [], f"{NEWCOMER}threshold": []}
+        if len(names) < 2 or not set(named) <= set(matching):
+            raise ValueError("a part of the confidence of newcomers is missing")
+        shapes |= named
+    if "settled" in matching:
+        settled = [len(matching["settled"])]
+        shapes |= {"settled.score": settled, "settled.confidence": settled, "settled.triples": []}
+        if len(names) < 2 or not {x for x in shapes if x.startswith("settled.")} <= set(matching):
+            raise ValueError("a part of the settled matches is missing")
+        if not 0 <= float(matching["settled.triples"].double().sum()) < 2.0**53:
+            raise ValueError("settled.triples is no number of triples")
     for name, tensor in matching.items():
-        if name == "found" and len(names) > 1:
-            check_ids("matching: found", tensor.numpy(), list(sizes.values()))
+        if name in ("found", "settled") and len(names) > 1:
+            check_ids(f"matching: {name}", tensor.numpy(), list(sizes.values()))
         elif not tensor.is_floating_point() or list(tensor.shape) != shapes.get(name):
             raise ValueError(f"matching: {name} is {tensor.dtype}{list(tensor.shape)}")

@@ -24,6 +24,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.merged import MergedGraph
 from decentrl.graph.view import entities_of
 from decentrl.matching.confidence import Confidence
+from decentrl.matching.matchers import field_matcher
 from decentrl.nn.running import all_finite
 from decentrl.training.loop import Row, train
 from decentrl.training.names import (
@@ -67,6 +68,7 @@ class Fitted:
     confidence: Confidence | None  # None without validation links
     config: Config  # with what was chosen on validation links
     started: Ids  # links by names that a training without known links began with
+    first: tuple[Ids, dict[str, Tensor]] | None  # found links and weights without held-out links
 
 
 @dataclass(eq=False)
@@ -255,6 +257,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     first = final = Pass(context, context.known.links, valid)
     rounds: list[dict[str, float]] = []
     chosen, confidence, started = context.config.self_training.rounds, None, NO_LINKS
+    state = None
     if not len(first.links):
         first.found = started = _links_by_names(context)
         chosen = max(chosen, LEAST_ROUNDS)
@@ -269,6 +272,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         context.config = _weigh_names(first)
         first.views.weigh(context.config)
         chosen, rounds, confidence = _choose(first)
+        state = first.state()
         if context.config.training.refit:
             final = Pass(context, np.concatenate((first.links, valid)), valid[:0], "refit")
             final.start(chosen)
@@ -282,6 +286,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
         confidence,
         context.config,
         started,
+        state,
     )
 
 
@@ -357,6 +362,9 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
     than none at all. By MRR, which is steadier than Hits@1 on a few hundred links.
     """
     config = first.context.config
+    # Rounds take pairs by Sinkhorn, so they are compared by it where the settings leave that open.
+    matching = config.matching
+    ranked = replace(matching, matcher=field_matcher(matching.matcher))
     # Entities that have not arrived cannot be counterparts yet.
     unlinked = first.unlinked(np.union1d(first.context.seen, first.valid))
     rounds: list[dict[str, float]] = []
@@ -365,13 +373,14 @@ def _choose(first: Pass) -> tuple[int, list[dict[str, float]], Confidence]:
         if number:
             first.self_training_round()
         vectors = first.vectors("known")
-        ranks = held_out_ranks(vectors, unlinked, first.valid, config.matching)
+        cosine = unlinked.candidates(vectors, matching)
+        ranks = held_out_ranks(vectors, unlinked, first.valid, ranked, cosine)
         rounds.append(summary(ranks, VALIDATED))
         mrr = [row["mrr"] for row in rounds]
         if best is None or (mrr[-1] >= mrr[0] and worth_keeping(ranks, best)):
             chosen, kept = number, first.state()
             confidence = learn_confidence(
-                vectors, unlinked, first.valid, config.matching, config.seed
+                vectors, unlinked, first.valid, matching, config.seed, cosine
             )
         if best is None or mrr[-1] == max(mrr):
             best = ranks

@@ -10,15 +10,23 @@ from torch import Tensor
 
 from decentrl.config import MatchingConfig
 from decentrl.evaluation.metrics import reciprocal_rank
-from decentrl.evaluation.ranks import Ranks, rank
+from decentrl.evaluation.ranks import Ranks, rank, rank_pairs
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
-from decentrl.matching.confidence import Confidence, choose_threshold, evidence, fit_confidence
+from decentrl.matching.confidence import (
+    Confidence,
+    choose_threshold,
+    evidence,
+    fit_confidence,
+    linked_share,
+)
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import best_pairs
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import top_pairs
+from decentrl.matching.sparse import LARGE_KEEP, SparseScores, top_pairs
 
+MOST_DENSE = 2**26
+"""Pairs up to which confidence is fitted on all of them."""
 VALIDATED = ("hits@1", "hits@10", "mrr")
 """Metrics of a validation."""
 
@@ -44,6 +52,14 @@ class Unlinked:
         """Cosines of the left with the right entities, from all vectors, of length 1."""
         return Scores.cosine(vectors[_on(self.left, vectors)], vectors[_on(self.right, vectors)])
 
+    def candidates(self, vectors: Tensor, config: MatchingConfig) -> Scores | SparseScores:
+        """The cosines that matchers read: all, or the best of each entity where all are too many.
+
+        Matchers go over all cosines many times, which takes minutes where they are not kept.
+        """
+        cosine = self.cosine(vectors)
+        return cosine if cosine.kept is not None else top_pairs(cosine, config.keep or LARGE_KEEP)
+
     def places(self, links: Ids, device: torch.device) -> tuple[Tensor, Tensor]:
         """Rows and columns of links in :meth:`cosine`."""
         rows = torch.from_numpy(np.searchsorted(self.left, links[:, 0])).to(device)
@@ -51,12 +67,22 @@ class Unlinked:
 
 
 def held_out_ranks(
-    vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig
+    vectors: Tensor,
+    unlinked: Unlinked,
+    valid: Ids,
+    config: MatchingConfig,
+    cosine: Scores | SparseScores | None = None,
 ) -> Ranks:
-    """Ranks of held-out links, left to right, among all unlinked entities."""
-    scores = apply_matcher(unlinked.cosine(vectors), config.matcher, config)
+    """Ranks of held-out links, left to right, among all unlinked entities.
+
+    Args:
+        cosine: :meth:`Unlinked.candidates`, if they are there.
+    """
+    cosine = unlinked.candidates(vectors, config) if cosine is None else cosine
     rows, targets = unlinked.places(valid, vectors.device)
-    return rank(scores.rows(rows), targets)
+    if isinstance(cosine, SparseScores):
+        return rank_pairs(apply_matcher(cosine, config.matcher, config), rows, targets)
+    return rank(apply_matcher(cosine, config.matcher, config).rows(rows), targets)
 
 
 def worth_keeping(now: Ranks, best: Ranks) -> bool:
@@ -85,8 +111,11 @@ def found_links(
     unlinked = Unlinked(rng.permutation(unlinked.left), rng.permutation(unlinked.right))
     if not len(unlinked.left) or not len(unlinked.right):
         return np.empty((0, 2), np.int64)
-    scores = apply_matcher(unlinked.cosine(vectors), "sinkhorn", config)
-    pairs = top_pairs(scores, 1)
+    cosine = unlinked.candidates(vectors, config)
+    if isinstance(cosine, SparseScores):
+        pairs = apply_matcher(cosine, "sinkhorn", config)
+    else:
+        pairs = top_pairs(apply_matcher(cosine, "sinkhorn", config), 1)
     columns = mutual_nearest(pairs)
     masses = (pairs.best(1)[0][:, 0] / config.temperature).exp()
     enough = (columns >= 0) & (masses >= mass)
@@ -96,23 +125,34 @@ def found_links(
 
 
 def learn_confidence(
-    vectors: Tensor, unlinked: Unlinked, valid: Ids, config: MatchingConfig, seed: int
+    vectors: Tensor,
+    unlinked: Unlinked,
+    valid: Ids,
+    config: MatchingConfig,
+    seed: int,
+    cosine: Scores | SparseScores | None = None,
 ) -> Confidence:
     """Fit the confidence of matches, and its threshold, on held-out links.
 
     Examples of entities *without* a counterpart are made by removing the counterparts of half of
-    the held-out links, then of the other half.
+    the held-out links, then of the other half. They count as much as there seem to be entities
+    without one among all (:func:`decentrl.matching.confidence.linked_share`).
+
+    Args:
+        cosine: :meth:`Unlinked.candidates`, if they are there.
     """
-    cosine = unlinked.cosine(vectors)
+    cosine = unlinked.candidates(vectors, config) if cosine is None else cosine
+    if isinstance(cosine, Scores) and cosine.shape[0] * cosine.shape[1] > MOST_DENSE:
+        cosine = top_pairs(cosine, LARGE_KEEP)  # three problems are solved, over and over all pairs
     rows, targets = unlinked.places(valid, torch.device("cpu"))
 
-    def examples(cosine: Scores, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of the held-out entities' matches among some columns, and which are right."""
+    def examples(cosine: Scores | SparseScores, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of all matches among some columns, of the held-out entities', and if right."""
         found, features = evidence(*best_pairs(cosine, config.matcher, config))
-        return features[rows], columns[found[rows]] == targets
+        return features, features[rows], columns[found[rows]] == targets
 
     everything = torch.arange(cosine.shape[1])
-    facts, correct = examples(cosine, everything)
+    every, facts, correct = examples(cosine, everything)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(valid)))
     parts = []
     for gone in order.chunk(2):
@@ -120,17 +160,25 @@ def learn_confidence(
         there[gone] = False
         columns = everything[~torch.isin(everything, targets[gone])]
         if len(columns):
-            features, right = examples(cosine.columns(columns.to(vectors.device)), columns)
+            chosen = columns.to(vectors.device)
+            _, features, right = examples(_some_columns(cosine, chosen), columns)
             parts.append((features, right & there, there))
     if not parts:
         return fit_confidence(facts, correct)
     without, right, there = (torch.cat(part) for part in zip(*parts, strict=True))
-    if correct.all() or not correct.any():
-        # All right or all wrong, these have one class only; entities without a counterpart add
-        # wrong matches.
-        facts, correct = torch.cat((facts, without)), torch.cat((correct, right))
-    confidence = fit_confidence(facts, correct)
-    return replace(confidence, threshold=choose_threshold(confidence(without), right, there))
+    # As many without a counterpart as there seem to be among all that will be asked about.
+    share = linked_share(facts, without[~there], every)
+    counts = torch.cat((torch.full((len(facts),), share), torch.full((len(facts),), 1 - share)))
+    features = torch.cat((facts, without[~there]))
+    labels = torch.cat((correct, right[~there]))
+    confidence = fit_confidence(features, labels, counts.double()[: len(labels)])
+    weights = torch.where(there, share, 1 - share).double()
+    threshold = choose_threshold(confidence(without), right, there, weights)
+    return replace(confidence, threshold=threshold)
+
+
+def _some_columns(cosine: Scores | SparseScores, chosen: Tensor) -> Scores | SparseScores:
+    return cosine.among(chosen) if isinstance(cosine, SparseScores) else cosine.columns(chosen)
 
 
 def _on(ids: Ids, like: Tensor) -> Tensor:

@@ -73,10 +73,13 @@ class FusedViews:
 
     @property
     def spans(self) -> dict[str, slice]:
-        """Which columns of a vector each view has, by what explanations call it."""
+        """Which columns of a vector each view has, by what explanations call it.
+
+        What a missing name counts as is in none of them.
+        """
         found, start = {}, 0
         for view, _ in self.parts:
-            found[view.called] = slice(start, start + self._width(view))
+            found[view.called] = slice(start, start + view.dim)
             start += self._width(view)
         return found
 

@@ -10,6 +10,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.called import called
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.pair_explanation import Called, in_words
+from decentrl.matching.matchers import field_matcher
 from decentrl.runs.report.page import Row
 from decentrl.runs.report.pages import Report
 from decentrl.storage.card import task_facts
@@ -47,12 +48,13 @@ def make_report(
         groups=_by_degree(answers) if alignment else categories,
         samples=pick_samples(answers, 12),
         command=command,
-        matcher=model.config.matching.matcher if alignment else "",
+        matcher=field_matcher(model.config.matching.matcher) if alignment else "",
         frequency=results.get("frequency"),
         confidence=results["confidence"],
         explained=explained_matches(model, matches)
         if alignment
         else explained_answers(model, answers),
+        matches=results.get("matches", ()),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from decentrl.config import FEW_LINKS
 from decentrl.data.called import NAME
 from decentrl.runs.report.charts import bar_chart, histogram, training_chart
 from decentrl.runs.report.page import (
@@ -42,8 +43,9 @@ class Report:
     command: str | None = None
     matcher: str = "csls"  # of an alignment: leads the page
     frequency: Row | None = None  # of a prediction: metrics of answering by training frequency
-    confidence: Row | None = None  # of a prediction: ece, mean, right
+    confidence: Row | None = None  # ece, mean, right
     explained: Sequence[tuple[str, Sequence[str]]] = ()  # headings, lines
+    matches: Sequence[Row] = ()  # of an alignment: what match gives among everything
 
 
 def render_report(report: Report) -> str:
@@ -57,6 +59,12 @@ def render_report(report: Report) -> str:
 _READING = {
     "alignment": """<p>Every test entity ranks the candidates on the other side by score. Hits@k is
 the share whose true counterpart is among the first k.</p>
+<p>Matches among everything are what <code>match</code> gives: all entities without a known link
+take part, on both sides, and those less sure than the fitted threshold have none. Precision is the
+share of these matches that is right; a match with no end in a test link counts as wrong. Recall is
+the share of the test links that is found, F1 the harmonic mean of the two.</p>
+<p>Among the test targets, as the field reports it, each candidate is the counterpart of exactly one
+test entity; real graphs do not promise that.</p>
 <p>Scores are comparable only within one matcher: a CSLS score of 0.5 and a cosine of 0.5 mean
 different things.</p>""",
     "prediction": """<p>Every test triple asks two questions: for its tail, and for its head. All
@@ -77,8 +85,13 @@ _AXES = {
     "direction": {"left-right": "left to right", "right-left": "right to left"},
     "candidates": {"test": "among the test targets", "all": "among all targets"},
     "subset": {"all": "", "known": "known", "unknown": "unknown"},
-    "matcher": {"csls": "CSLS", "cosine": "Cosine", "sinkhorn": "Sinkhorn"},
+    "matcher": {"csls": "CSLS", "cosine": "Cosine", "sinkhorn": "Sinkhorn", "blend": "Blend"},
 }
+_CLAIM_COLUMNS = {"n": "Links", "hits@1": "Hits<wbr>@1", "precision": "Precision"}
+_CLAIM_COLUMNS |= {"recall": "Recall", "f1": "F1"}
+_CLAIMED = {
+    "all": "all", "known": "between entities seen in training", "unknown": "with a newer end"
+}  # fmt: skip
 _LINK_COLUMNS = {f"hits@{k}": f"Hits<wbr>@{k}" for k in (1, 5, 10, 50)}
 _LINK_COLUMNS |= {"mrr": "MRR", "mr": "Mean rank"}
 
@@ -87,8 +100,11 @@ def _alignment(report: Report) -> str:
     rows = sorted(report.results, key=_order)
     counted = [row for row in rows if row["n"]]
     head = min(counted, key=lambda row: row["matcher"] != report.matcher, default=None)
-    body = header("Alignment", report.title, _link_summary(rows, head) if head else "")
-    body += tiles_of(_link_tiles(rows, head)) if head else ""
+    body = header("Alignment", report.title, _link_summary(report.matches, rows, head))
+    body += tiles_of(_link_tiles(report, rows, head)) if head else ""
+    claims = [("", [(_CLAIMED[row["subset"]], row) for row in report.matches])]
+    if report.matches:
+        body += metric_table("Matches among everything", "Matches", _CLAIM_COLUMNS, claims)
     body += row_of(
         training_chart(report.history, "valid_hits@1", "Validation Hits@1")
         + histogram(report.scores, "score")
@@ -102,7 +118,9 @@ def _alignment(report: Report) -> str:
         for group in (list(g) for _, g in groupby(rows, lambda row: (_order(row)[:3], row["n"])))
     ]
     note = "Hits@k in per cent. Bold: the best matcher of its group."
-    body += metric_table("All results", "Matcher", _LINK_COLUMNS, groups, note, compare=True)
+    body += metric_table(
+        "As the field reports it", "Matcher", _LINK_COLUMNS, groups, note, compare=True
+    )
     heads = ("Left", "Best match on the right", "Should be", "Score")
     lines = []
     for row in report.samples:
@@ -137,19 +155,28 @@ def _sibling(rows: Sequence[Row], head: Row, axis: str, value: str) -> Row | Non
     return None if head[axis] == value else next(found, None)
 
 
-def _link_summary(rows: Sequence[Row], head: Row) -> str:
+def _link_summary(matches: Sequence[Row], rows: Sequence[Row], head: Row | None) -> str:
+    text = ""
+    if matches:
+        first = matches[0]
+        text += f"Of {first['claimed']:,} matches among everything, {share(first['precision'])} are"
+        text += f" right, and {share(first['recall'])} of {first['n']:,} test links are found. "
+        if first["n"] < FEW_LINKS:
+            text += f"Only {first['n']} links are tested: these numbers say little. "
+    if head is None:
+        return text
     entities = f"{head['n']:,} {_word(head, 'subset')}".strip() + " test entities"
-    first, ten = share(head["hits@1"]), share(head["hits@10"])
+    one, ten = share(head["hits@1"]), share(head["hits@10"])
     setting = ", ".join(_word(head, axis) for axis in ("matcher", "direction", "candidates"))
-    text = f"Of {entities}, {first} find their counterpart first and {ten} within the first ten "
+    text += f"Of {entities}, {one} find their counterpart first and {ten} within the first ten "
     text += f"({setting})."
     if back := _sibling(rows, head, "direction", "right-left"):
         text += f" From right to left, {share(back['hits@1'])} find it first."
     return text
 
 
-def _link_tiles(rows: Sequence[Row], head: Row) -> list[tuple[str, Row, str, str]]:
-    tiles = [
+def _link_tiles(report: Report, rows: Sequence[Row], head: Row) -> list[tuple[str, Row, str, str]]:
+    tiles = [("F1", row, "f1", "of matches among everything") for row in report.matches[:1]] + [
         ("Hits@1", head, "hits@1", "the first suggestion is the counterpart"),
         ("Hits@10", head, "hits@10", "it is among the first ten"),
         ("MRR", head, "mrr", "mean of 1 / rank; 1 is perfect"),
@@ -158,6 +185,9 @@ def _link_tiles(rows: Sequence[Row], head: Row) -> list[tuple[str, Row, str, str
     for subset, seen in (("known", "seen in training"), ("unknown", "not seen in training")):
         if row := _sibling(rows, head, "subset", subset):
             tiles.append((f"Hits@1, {subset}", row, "hits@1", f"of the {row['n']:,} {seen}"))
+    if sure := report.confidence:
+        told = f"confidence expects {share(sure['mean'])} right, {share(sure['right'])} are"
+        tiles.append(("Calibration error", sure, "ece", told))
     return tiles
 
 

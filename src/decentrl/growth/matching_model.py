@@ -1,0 +1,220 @@
+"""What an aligner can do with what it has learned: match, and say how good its matches are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from decentrl.data.memory import Source
+from decentrl.data.naming import add_names, entity_ids
+from decentrl.data.results import ResultTable
+from decentrl.data.vocabulary import Ids
+from decentrl.errors import ConfigError, InputError
+from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
+from decentrl.growth.claims import Claims, find_claims
+from decentrl.growth.growing_model import GrowingModel
+from decentrl.growth.potentials import Matching
+from decentrl.growth.rehearsal import GrownConfidence
+from decentrl.growth.settled import Settled, count_triples
+from decentrl.matching.matchers import MATCHERS
+from decentrl.matching.matches import Judge, answer, check_question, matches_table, threshold_of
+from decentrl.matching.potentials import OTHER
+
+Assign = Literal["nearest", "mutual", "one-to-one"]
+MOST_COMPARED = 2**28
+"""Pairs of candidates up to which an addition says what it changed: seconds of matching."""
+
+
+class MatchingModel(GrowingModel[AlignmentState]):
+    """The part of :class:`~decentrl.aligner.Aligner` that matches entities as they are now."""
+
+    def _settled(self) -> AlignmentState:
+        learned = super()._settled()
+        # What newcomers read is made once, for this state and the one that is written.
+        stored = learned.memories if self.config.model.inductive else learned.stored
+        settled, potentials = self._stays(), self._matching.to_tensors()
+        return replace(learned, stored=stored, potentials=potentials, settled=settled)
+
+    def _prepare_change(self) -> None:
+        super()._prepare_change()
+        if not self.growing.durable:  # there it is in the bundle
+            self.growing.learned = replace(self.learned, settled=self._stays())
+
+    def _stays(self) -> Settled | None:
+        """The matches that stay; those of a state to which nothing was added are found out."""
+        learned, growing = self.learned, self.growing
+        if learned.settled or learned.confidence is None or growing.additions:
+            return learned.settled
+        matcher = self.config.matching.matcher
+        return Settled.of(growing, self._matching, matcher, learned.confidence)
+
+    def _judge(self, side: str, mine: Ids, theirs: Ids) -> Judge | None:
+        """What says how sure matches of some entities with others are."""
+        learned, growing = self.learned, self.growing
+        if learned.confidence is None or learned.newcomer is None or not growing.has_newcomers:
+            return learned.confidence
+        return GrownConfidence(learned.confidence, learned.newcomer, growing, side, mine, theirs)
+
+    @property
+    def _settled_now(self) -> Settled | None:
+        """The matches that stay, as soon as something has arrived since they were found."""
+        settled = self.learned.settled
+        return settled if settled and settled.triples < count_triples(self.growing) else None
+
+    @property
+    def _matching(self) -> Matching:
+        """What matches entities, with what it has found out since the state is there."""
+
+        def make() -> Matching:
+            learned, settings = self.learned, self.config.matching
+            links = np.concatenate((learned.task.train, learned.task.valid))
+            given = self.growing, self.indexes, settings, links, learned.potentials
+            return Matching(*given, None if settled is None else settled.pairs)
+
+        settled = self._settled_now
+        return self._once("matching" if settled is None else "grown", make, grows=True)
+
+    def match(
+        self,
+        entities: Sequence[str] | str | None = None,
+        *,
+        top: int = 1,
+        side: Side = "left",
+        matcher: str | None = None,
+        assign: Assign = "nearest",
+        min_confidence: float | Literal["fitted"] | None = None,
+        ann: bool = False,
+        language: str = "",
+    ) -> ResultTable:
+        """The best counterparts of some entities, or of all that no known link names.
+
+        Candidates are the entities of the other graph that no known link has taken. If an asked
+        entity is in a known link itself, its counterpart is a candidate too.
+
+        All entities are matched together. The potentials are kept, also by :meth:`save`: later
+        questions about some entities take one pass over the candidates.
+
+        Args:
+            entities: identifiers or names of entities of ``side``, or one of them.
+            top: how many for each.
+            matcher: ``cosine``, ``csls``, ``sinkhorn`` or ``blend``; default: the configured one.
+            assign: ``nearest`` gives each its best; ``mutual`` only pairs that are each other's
+                best; ``one-to-one`` every entity at most once, best pairs of 50 for each first.
+            min_confidence: entities whose best match is less sure have none. ``fitted`` is the
+                value that was best on the validation links.
+            ann: search in an approximate index (FAISS), built at the first such question. It may
+                miss candidates, so scores of new or linked entities may differ.
+            language: of the names that are shown, where there are some in it.
+        Returns:
+            table with the columns left, right, rank (1 is best), score and confidence: how likely
+            the match is right, null where it was not learned (that takes validation links, the
+            configured matcher and rank 1), and left_name and right_name, of graphs with names. An
+            entity without a match has a null counterpart.
+        """
+        check_question(top, assign)
+        self._side(side)
+        matcher = self._matcher(matcher)
+        own, other = (self.growing.sides[name] for name in (side, OTHER[side]))
+        if entities is None:
+            listed = self._matching.unlinked(side).nonzero()[:, 0].numpy()
+        else:
+            listed = entity_ids(own, entities, self.growing.sides)
+        there = own.has_vector().numpy()[listed]
+        own_matcher = matcher == self.config.matching.matcher
+        settled = self._settled_now
+        if entities is None and settled is not None:
+            there &= ~np.isin(listed, settled.pairs[:, SIDES.index(side)])
+        asked = None if entities is None else listed[there]
+        judged = own_matcher and self.learned.confidence is not None
+        least = threshold_of(min_confidence, self.learned.confidence if judged else None)
+        mine, theirs, *pairs = self._matching.pairs(
+            side, asked, matcher, assign, top=top, rivals=judged, ann=ann
+        )
+        confidence = self._judge(side, mine, theirs) if judged else None
+        kept = min(top, max(1, len(theirs)))
+        answers = answer(*pairs, top=kept, assign=assign, confidence=confidence, threshold=least)
+        answers = answers.spread(np.searchsorted(mine, listed[there]), there)
+        if settled is not None:
+            theirs, answers = settled.put(SIDES.index(side), listed, theirs, answers)
+        names = np.array([*other.entities.take(theirs), None], object)
+        counterparts = names[answers.columns.numpy()]
+        labels = np.array(own.entities.take(listed), object)
+        table = matches_table(labels, counterparts, answers, swapped=side == "right")
+        return ResultTable(add_names(table, self.growing.sides, language))
+
+    def claimed(self) -> dict[str, str] | None:
+        """The right entity of each left one that is claimed to match: each the other's best.
+
+        With a confidence, it is not less than the fitted threshold. None where there are so many
+        pairs that matching them takes longer than an addition.
+        """
+        left, right = (int(self._matching.candidates(side).sum()) for side in SIDES)
+        if left * right > MOST_COMPARED:
+            return None
+        least: Literal["fitted"] | None = "fitted" if self.learned.confidence else None
+        table = self.match(assign="mutual", min_confidence=least)
+        rows = zip(*(table[side].to_pylist() for side in SIDES), strict=True)
+        return {mine: theirs for mine, theirs in rows if theirs is not None}
+
+    def arrived_since(self, number: int, side: str = "left") -> list[str]:
+        """Entities of a side that came with additions after that number."""
+        self._side(side)
+        additions = self.growing.additions
+        if (additions and number < additions[0][0].number - 1) or not additions:
+            first = additions[0][0].number if additions else self.growing.last + 1
+            raise InputError(
+                f"what came before addition {first} is in the bundle, and not known apart",
+                remedy="give a later number, or match without one",
+            )
+        later = (x for addition, x in additions if addition.number > number and x.side == side)
+        return [label for growth in later for label in growth.labels]
+
+    def _matcher(self, name: str | None) -> str:
+        name = name or self.config.matching.matcher
+        if name not in MATCHERS:
+            raise ConfigError(f"no matcher {name!r}; there are: {', '.join(MATCHERS)}")
+        return name
+
+    def evaluate_matches(
+        self, links: Source | None = None, abstain: bool = False
+    ) -> list[dict[str, Any]]:
+        """What :meth:`match` finds among everything without a known link.
+
+        Matches less sure than the fitted threshold are left out. Rows have ``hits@1``,
+        ``precision``, ``recall`` and ``f1``; where entities came after training, these apart. A
+        match of an entity in no test link counts as wrong: where there are others, precision is
+        a lower bound.
+
+        Args:
+            abstain: by the threshold of ``match --abstain``, which for newcomers is the more
+                careful one.
+        """
+        claims = self._claims(links, abstain)
+        if claims is None:
+            return []
+        matcher = self.config.matching.matcher
+        return [{"matcher": matcher, **row} for row in claims.rows(self.growing)]
+
+    def confidence(self, links: Source | None = None) -> dict[str, float]:
+        """How sure matches are, checked on links, by default those to test on; empty if that was
+        not learned.
+
+        Of all that :meth:`match` gives, matches with an end in such a link count. ``ece`` is the
+        expected calibration error (15 bins of equal mass), ``mean`` the mean confidence, ``right``
+        the share that is right, ``threshold`` what ``min_confidence="fitted"`` means.
+        """
+        confidence, claims = self.learned.confidence, self._claims(links)
+        found = {} if claims is None else claims.calibration()
+        return found | {"threshold": confidence.threshold} if confidence and found else {}
+
+    def _claims(self, links: Source | None, abstain: bool = False) -> Claims | None:
+        """The matches of all left entities beside some links; None if there is no link."""
+        test = self.task.test if links is None else self.task.read_links(links)
+        matcher, settled = self.config.matching.matcher, self._settled_now
+        given = self.growing, self._matching, matcher, self._judge, settled, test, abstain
+        find = partial(find_claims, *given)
+        return self._once("claims", find) if links is None and not abstain else find()
