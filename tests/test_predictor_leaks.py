@@ -192,7 +192,7 @@ class Reference:
         """Of all entities; who is not ``there`` is the last."""
         with torch.no_grad():
             asked = torch.tensor([entity]), torch.tensor([kind])
-            found = self.model.score_all(self.vectors, *asked)[0].tolist()
+            found = self.model.scores(self.vectors, *asked)[0].tolist()
         lowest = min(found)
         return [x if i in there else lowest for i, x in enumerate(found)]
 

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 import torch
 
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.memory import Source
-from decentrl.data.naming import add_names
 from decentrl.data.questions import Question, identified
 from decentrl.data.registry import as_graph_task
 from decentrl.data.results import Evaluation, ResultTable
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
-from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.filtered import draw_wrong, rank_answers
 from decentrl.evaluation.groups import frequency_scores, metrics_by_group
 from decentrl.evaluation.metrics import ANSWERS, summary
+from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
+from decentrl.growth.answer_tables import answers_table, best_answers
+from decentrl.growth.explanation import Reason
 from decentrl.growth.growing_model import GrowingModel
+from decentrl.growth.path_explanation import PathReason, explain_triple, in_words
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
-from decentrl.scorers.completion import Answer, Completion
-from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.completion import CALIBRATED, Answer, Completion, reliability
+from decentrl.scorers.model import make_scorer
 from decentrl.training.loop import Row, train
-from decentrl.training.prediction import PredictionObjective
+from decentrl.training.prediction import Validation
 from decentrl.training.progress import progress_bar
 
 TripleSource = Ids | Source
 """Triples in ids, int64[n, 3], or in labels, also a file of them."""
-TRIPLE = [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]
-SCORES = [("score", pa.float32()), ("probability", pa.float32())]
+ELSEWHERE, WRONG = "another graph", 50
+"""What results call tests on another graph, and among how many wrong answers they are ranked."""
 
 
 class Predictor(GrowingModel[PredictionState]):
@@ -57,6 +61,7 @@ class Predictor(GrowingModel[PredictionState]):
     kind = "predictor"
     learned_type = PredictionState
     unit_vectors = False
+    _trained_on: frozenset[str] | None = None  # entities of training, if it was another graph
 
     @classmethod
     def from_preset(
@@ -86,6 +91,7 @@ class Predictor(GrowingModel[PredictionState]):
         on_epoch: Callable[[Row], None] | None = None,
         start: Self | None = None,
         share: float = 1.0,
+        on_estimate: Callable[[float], None] | None = None,
     ) -> Self:
         """Train on a graph, a file of triples, or a ready task.
 
@@ -103,6 +109,8 @@ class Predictor(GrowingModel[PredictionState]):
             on_epoch: called with each epoch's row of metrics.
             start: begin with what another predictor has learned; see :meth:`refit`.
             share: of the epochs of the settings.
+            on_estimate: called before training with the seconds that it will about take, where
+                these can be told.
         """
         started = time.perf_counter()
         held_out = self.config.training.valid if valid is None else valid
@@ -114,12 +122,14 @@ class Predictor(GrowingModel[PredictionState]):
             progress_bar(training.epochs, progress=progress, on_epoch=on_epoch) as shown,
             torch.random.fork_rng(devices=cuda_devices(self.device)),
         ):
-            objective = self._objective(task, start)
+            objective, validate = self._objective(task, start)
+            if on_estimate is not None and hasattr(objective, "seconds"):
+                on_estimate(objective.seconds(training.epochs))
             history = train(
                 objective,
                 training,
                 self.config.seed,
-                validate=objective.validate,
+                validate=validate,
                 run=None if run is None else Path(run),
                 resume=resume,
                 on_epoch=shown,
@@ -129,21 +139,23 @@ class Predictor(GrowingModel[PredictionState]):
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _objective(self, task: GraphTask, start: Self | None) -> PredictionObjective:
-        """A model to be trained, with what it is trained on."""
+    def _objective(self, task: GraphTask, start: Self | None) -> tuple[Any, Validation]:
+        """What is to be trained, with what it is trained on, and its validation."""
         config, splits = self.config, splits_of(task)
         torch.manual_seed(config.seed)
-        model = PredictionModel(splits.n_entities, splits.n_relations, config).to(self.device)
+        model = make_scorer(splits.n_entities, splits.n_relations, config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
         view = view_of(model, splits.train, task, self.device)
-        valid, n_relations = splits.known_valid, splits.n_relations
-        return PredictionObjective(model, splits.train, view, valid, n_relations)
+        valid = splits.known_valid
+        validation = Validation(model, view, splits.train, valid, splits.n_relations)
+        return model.objective(splits.train, view, valid), validation
 
     @property
     def _splits(self) -> Splits:
         """All triples there are now, each set by its part."""
-        return self._once("splits", lambda: splits_of(self.task))
+        taught = self.learned.taught
+        return self._once("splits", lambda: replace(splits_of(self.task), taught=taught))
 
     @property
     def _completion(self) -> Completion:
@@ -151,11 +163,30 @@ class Predictor(GrowingModel[PredictionState]):
 
         def make() -> Completion:
             splits, model = self._splits, self.learned.model
-            if model.table is not None and len(model.table) < splits.n_entities:
+            if model.n_entities < splits.n_entities:
                 model = self.learned.grown(self.growing).model
-            return Completion(model, self.vectors(), splits, self.learned.confidence)
+            ground = model.ground(splits, self.vectors(), self.device)
+            return Completion(model, ground, splits, self.learned.confidence)
 
         return self._once("completion", make)
+
+    def on(self, source: GraphTask | KnowledgeGraph | Source, test: Source | None = None) -> Self:
+        """The same model, to be asked about another graph with the same relations.
+
+        Args:
+            source: its triples, a ready task, or a dataset (of two graphs the new one).
+            test: triples of it to test on.
+        Returns:
+            a predictor of its own, which may be asked, evaluated and grown.
+        """
+        task = as_graph_task(source, 0.0, 0.0 if test is None else test)
+        if task.elsewhere is not None:
+            task = task.elsewhere
+        other = type(self)(self.config, self.device)
+        other._swap(self.learned.over(task))
+        trained = self.task.graph.entities.take(np.flatnonzero(self._splits.seen))
+        other._trained_on = self._trained_on or frozenset(trained)
+        return other
 
     # Answering
 
@@ -206,14 +237,8 @@ class Predictor(GrowingModel[PredictionState]):
             if chosen:
                 answers = self._answers([queries[i] for i in chosen], top, known)
                 found.update(zip(chosen, answers, strict=True))
-        rows = [
-            self._completed(query, answer) | {"rank": place}
-            for i, query in enumerate(queries)
-            for place, answer in enumerate(found[i], 1)
-        ]
-        said = [("rank", pa.int32()), *SCORES, ("known", pa.bool_())]
-        table = ResultTable.from_rows(rows, pa.schema([*TRIPLE, *said])).to_arrow()
-        return ResultTable(add_names(table, {"head": graph, "tail": graph}, language))
+        answers = [found[i] for i in range(len(queries))]
+        return ResultTable(answers_table(graph, queries, answers, language))
 
     def _answers(self, queries: list[Question], top: int, known: bool) -> list[list[Answer]]:
         """Answers to questions that all ask for relations, or all for entities."""
@@ -227,20 +252,54 @@ class Predictor(GrowingModel[PredictionState]):
         kinds = graph.relations.ids(relations) + inverse
         return self._completion.entities(given, kinds, every, top, known)
 
-    def _completed(self, query: Question, answer: Answer | None) -> dict[str, Any]:
-        """The triple with the answer in its place, and what is said of the answer."""
-        graph = self.task.graph
-        labels = graph.relations if query[1] is None else graph.entities
-        found = None if answer is None else labels[answer.id]
-        parts = (found if part is None else part for part in query)
-        triple = dict(zip(("head", "relation", "tail"), parts, strict=True))
-        return triple if answer is None else triple | answer._asdict()
+    @overload
+    def explain(
+        self, entity: str, *, side: str | None = None, moved: int = 5, language: str = ""
+    ) -> list[Reason]: ...
+
+    @overload
+    def explain(
+        self, *, head: str, relation: str, tail: str, top: int = 5, language: str = ""
+    ) -> list[PathReason]: ...
+
+    def explain(
+        self,
+        entity: str | None = None,
+        *,
+        head: str = "",
+        relation: str = "",
+        tail: str = "",
+        top: int = 5,
+        side: str | None = None,
+        moved: int = 5,
+        language: str = "",
+    ) -> list[Reason] | list[PathReason]:
+        """Which neighbours an entity's vector is made of, or which paths lead to an answer.
+
+        Args:
+            entity: of a predictor whose answers are made of vectors; see
+                :meth:`GrowingModel.explain` for ``side`` and ``moved``.
+            head, relation, tail: a triple: why its tail answers (head, relation, ?). If the graph
+                holds the triple, it is left out.
+            top: how many paths, the one that gives most to the score first.
+        """
+        if entity is not None:
+            return super().explain(entity, side=side, moved=moved, language=language)
+        found = explain_triple(self.task.graph, self._completion, (head, relation, tail), top)
+        return in_words(self.task.graph, found, language)
 
     # How good it is
 
-    def evaluate(self, triples: TripleSource | None = None) -> Evaluation:
+    def evaluate(
+        self, triples: TripleSource | None = None, *, among: str = "all", negatives: int = 0
+    ) -> Evaluation:
         """Filtered, tie-aware metrics of the test triples, or of others.
 
+        Args:
+            among: rank answers among ``all`` entities, or only those that training has seen
+                (``known``) or not (``new``); questions with other answers are left out.
+            negatives: rank each answer among so many wrong ones, drawn once with a fixed seed;
+                0 means all.
         Returns:
             a table with the rows of ``results.json`` (``group`` names what a row is about: all, a
             direction, a category of relations, a cell of the open world, a relation); ``ranks``
@@ -250,13 +309,41 @@ class Predictor(GrowingModel[PredictionState]):
         if not len(test):
             raise InputError("there are no test triples", remedy="hold some out, or give some")
         asked, known = splits.queries(test), splits.true(test)
+        candidates = self._among(among)
+        asked = asked.with_answers(candidates)
+        if not len(asked):
+            raise InputError(f"no test question has an answer that is {among}",
+                             remedy="rank among all entities")  # fmt: skip
+        which = dict[str, Any](among=torch.from_numpy(candidates))
+        if negatives:
+            which = {"drawn": draw_wrong(asked, known, np.flatnonzero(candidates), negatives)}
         score = self._completion.scores
-        ranks = rank_answers(score, asked, known, splits.n_entities, device=self.device)
+        ranks = rank_answers(score, asked, known, splits.n_entities, device=self.device, **which)
         rows = metrics_by_group(asked, ranks, splits.known, self.task.new_entities)
         for row in rows:
             if row["group"] == "relation":
                 row["name"] = self.task.graph.relations[row["name"]]
         return Evaluation(rows, (asked, ranks))
+
+    def evaluate_elsewhere(self) -> list[dict[str, Any]]:
+        """Metrics of the other graph that a dataset brings: among all of it, and 50 wrong ones."""
+        if self.task.elsewhere is None or not self.config.model.any_graph:
+            return []
+        other, names = self.on(self.task.elsewhere), {"all": 0, f"{WRONG} wrong ones": WRONG}
+        firsts = {name: other.evaluate(negatives=count).rows[0] for name, count in names.items()}
+        return [
+            {**row, "group": ELSEWHERE, "name": f"among {name}"} for name, row in firsts.items()
+        ]
+
+    def _among(self, among: str) -> npt.NDArray[np.bool_]:
+        """The entities that answers are ranked among: bool[n]."""
+        labels, known = self._trained_on, self._splits.seen
+        if labels is not None:
+            known = np.array([x in labels for x in self.task.graph.entities], bool)
+        masks = {"all": known | True, "known": known, "new": ~known}
+        if among not in masks:
+            raise ConfigError(f"no among {among!r}; there are: {', '.join(masks)}")
+        return masks[among]
 
     def frequency(self, triples: TripleSource | None = None) -> dict[str, float]:
         """The same metrics of answering by how often an entity answers a relation in training."""
@@ -274,9 +361,16 @@ class Predictor(GrowingModel[PredictionState]):
         calibration error (15 bins of equal mass), ``mean`` the mean probability, ``right`` the
         share that the test triples confirm.
         """
+        if triples is None:
+            return reliability(*self._once("tested", lambda: self._best(self.task.test)))
+        return reliability(*self._best(self._test(triples)))
+
+    def _best(self, triples: Ids) -> tuple[Queries, list[list[Answer]]]:
+        """The questions of triples, and the best answers of each that are not known yet."""
         splits = self._splits
-        known = splits.queries(splits.now, splits.valid)
-        return self._completion.reliability(splits.queries(self._test(triples)), known)
+        asked, known = splits.queries(triples), splits.queries(splits.now, splits.valid)
+        asking = asked.entities, asked.relations
+        return asked, self._completion.entities(*asking, known, CALIBRATED)
 
     def test_predictions(self) -> ResultTable:
         """The best answer of every test question, beside the truth.
@@ -289,32 +383,9 @@ class Predictor(GrowingModel[PredictionState]):
             (``head`` or ``tail``), score, probability, correct and truth, a list of labels; of a
             graph with names also head_name, tail_name and truth_name, a list.
         """
-        splits, graph = self._splits, self.task.graph
-        asked, known = splits.queries(splits.test), splits.queries(splits.now, splits.valid)
-        found = self._completion.entities(asked.entities, asked.relations, known, 1)
+        tested = self._once("tested", lambda: self._best(self.task.test))
         unanswered = None if self.learned.confidence is None else 0.0
-        rows = []
-        for i, answers in enumerate(found):
-            right = asked.answers[asked.indptr[i] : asked.indptr[i + 1]]
-            backwards, relation = divmod(int(asked.relations[i]), splits.n_relations)
-            given, kind = graph.entities[int(asked.entities[i])], graph.relations[relation]
-            query = (None, kind, given) if backwards else (given, kind, None)
-            best = answers[0] if answers else None
-            rows.append(
-                {"probability": unanswered}
-                | self._completed(query, best)
-                | {
-                    "asked": "head" if backwards else "tail",
-                    "correct": best is not None and best.id in right,
-                    "truth": graph.entities.take(right),
-                    "truth_name": graph.names.shown(right),
-                }
-            )
-        truth = [("correct", pa.bool_()), ("truth", pa.list_(pa.string()))]
-        truth += [("truth_name", pa.list_(pa.string()))] * bool(graph.names)
-        schema = pa.schema([*TRIPLE, ("asked", pa.string()), *SCORES, *truth])
-        table = ResultTable.from_rows(rows, schema).to_arrow()
-        return ResultTable(add_names(table, {"head": graph, "tail": graph}))
+        return ResultTable(best_answers(self.task.graph, *tested, unanswered))
 
     def _test(self, triples: TripleSource | None) -> Ids:
         """The test triples, or those given."""

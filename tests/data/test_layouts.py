@@ -11,7 +11,7 @@ import pytest
 from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.graph_task import GraphTask
 from decentrl.data.layouts import read_batches, read_folder
-from decentrl.errors import InputError
+from decentrl.errors import InputError, UnknownLabelError
 
 DBP15K = {
     "triples_1": "0\t0\t1\n1\t0\t2\n",
@@ -208,3 +208,36 @@ def test_a_graph_that_grows_is_its_base_and_what_arrives_in_steps(tmp_path: Path
     (tmp_path / "batch1" / "all_test_links.tsv.gz").unlink()
     with pytest.raises(InputError, match="all_test_links is missing"):
         read_batches(tmp_path)
+
+
+NEW = {"new_train": "x\tr\ty\n", "new_valid": "y\ts\tx\n", "new_test": "y\tr\tz\n"}
+
+
+def test_a_second_graph_with_the_same_relations_is_to_be_tested_on(tmp_path: Path) -> None:
+    first = {"train": "a\tr\tb\nb\ts\tc\n", "valid": "a\ts\tc\n", "test": "b\tr\tc\n"}
+    task = prediction(fill(tmp_path / "one", {**first, **NEW}))
+    other = task.elsewhere
+    assert other is not None
+    assert (list(task.graph.entities), list(other.graph.entities)) == (["a", "b", "c"], [*"xyz"])
+    assert list(other.graph.relations) == list(task.graph.relations) == ["r", "s"]
+    assert (other.graph.triples.tolist(), other.valid.tolist()) == ([[0, 0, 1]], [[1, 1, 0]])
+    assert other.test.tolist() == [[1, 0, 2]]
+    strange = {**first, **NEW, "new_valid": "y\tq\tx\n"}
+    with pytest.raises(UnknownLabelError, match=r"has not seen these relations of .*: 'q'"):
+        read_folder(fill(tmp_path / "two", strange), "x")
+
+
+def test_entities_may_be_joined_later_by_auxiliary_triples(tmp_path: Path) -> None:
+    files = {
+        "entity2id": "A\t0\nB\t1\nC\t2\n", "relation2id": "r\t0\ns\t1\n",
+        "train": "0\t0\t1\n", "valid": "1\t1\t0\n", "test": "2\t0\t1\n", "auxiliary": "2\t1\t0\n",
+    }  # fmt: skip
+    for open_world in (False, True):
+        task = prediction(fill(tmp_path, files), open_world=open_world)
+        assert task.open_world
+        assert (list(task.graph.entities), list(task.graph.relations)) == ([*"ABC"], [*"rs"])
+        assert task.graph.triples.tolist() == [[0, 0, 1]]
+        assert task.auxiliary is not None
+        assert task.new_entities is not None
+        assert (task.auxiliary.tolist(), task.new_entities.tolist()) == ([[2, 1, 0]], [2])
+        assert (task.valid.tolist(), task.test.tolist()) == ([[1, 1, 0]], [[2, 0, 1]])

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from decentrl.errors import InputError
 from decentrl.evaluation import filtered
 from decentrl.evaluation import ranks as ranks_module
-from decentrl.evaluation.filtered import rank_answers
+from decentrl.evaluation.filtered import draw_wrong, rank_answers
 from decentrl.evaluation.metrics import mean_rank
 from decentrl.graph.queries import Queries
 
@@ -196,3 +197,51 @@ def test_ranks_are_pykeens_realistic_ones(cells: int, monkeypatch: pytest.Monkey
     }
     assert len(ours) == len(theirs) == 1200
     assert ours == theirs
+
+
+@given(triple_lists, triple_lists, st.integers(0, 2**16), st.integers(0, 2**N - 1))
+@settings(deadline=None)
+def test_answers_may_be_ranked_among_some_entities(
+    asked: Triples, known: Triples, seed: int, bits: int
+) -> None:
+    table, mask = table_of(seed), torch.tensor([bool(bits >> i & 1) for i in range(N)])
+    queries = questions(asked).with_answers(mask.numpy())
+    found = rank_answers(
+        lambda e, r: table[e, r].clone(), queries, questions(known), N, tolerance=0, among=mask
+    )
+    true = {(h, r, t) for h, r, t in known} | {(t, r + R, h) for h, r, t in known}
+    expected = []
+    rows = np.repeat(np.arange(len(queries)), queries.sizes)
+    for i, answer in zip(rows.tolist(), queries.answers.tolist(), strict=True):
+        e, r = int(queries.entities[i]), int(queries.relations[i])
+        assert mask[answer]
+        right = table[e, r, answer]
+        rivals = [table[e, r, a] for a in range(N)
+                  if mask[a] and (a == answer or (e, r, a) not in true)]  # fmt: skip
+        better = sum(bool(score > right) for score in rivals)
+        expected.append([better, sum(bool(score >= right) for score in rivals) - better])
+    assert listed(found) == expected
+
+
+def test_answers_may_be_ranked_among_wrong_ones_drawn_once() -> None:
+    asked, known = questions([(0, 0, 1), (0, 0, 2), (3, 1, 4)]), questions([(0, 0, 1), (0, 0, 2)])
+    table, every = table_of(0), np.arange(N)
+    drawn = draw_wrong(asked, known, every, 2)
+    assert torch.equal(drawn, draw_wrong(asked, known, every, 2))
+    assert not torch.equal(drawn, draw_wrong(asked, known, every, 2, seed=1))
+    rows = np.repeat(np.arange(len(asked)), asked.sizes)
+    ranks = rank_answers(
+        lambda e, r: table[e, r].clone(), asked, known, N, tolerance=0, drawn=drawn
+    )
+    for k, (i, answer) in enumerate(zip(rows.tolist(), asked.answers.tolist(), strict=True)):
+        e, r = int(asked.entities[i]), int(asked.relations[i])
+        rivals = drawn[k].tolist()
+        assert len(set(rivals)) == 2
+        assert not set(rivals) & set(known.held(np.array([e]), np.array([r]))[1].tolist())
+        right = table[e, r, answer]
+        assert ranks.better[k] == sum(bool(table[e, r, a] > right) for a in rivals)
+        assert ranks.tied[k] == 1 + sum(bool(table[e, r, a] == right) for a in rivals)
+    # Where there are too few, some are drawn twice; where there are none, that is said.
+    assert draw_wrong(asked, known, every[3:4], 5).eq(3).all()
+    with pytest.raises(InputError, match="there are no wrong answers to draw"):
+        draw_wrong(asked, known, np.array([1, 2]), 5)

@@ -124,3 +124,14 @@ def test_the_direction_of_a_triple_tells_its_questions_apart() -> None:
     assert told(queries) == {
         (1, 0): [2], (1, 0 + R): [2], (2, 0): [1], (2, 0 + R): [1], (3, 1): [3], (3, 1 + R): [3],
     }  # fmt: skip
+
+
+@given(triple_lists, st.integers(0, 2**N - 1))
+@settings(deadline=None)
+def test_questions_may_keep_some_of_their_answers(triples: Triples, bits: int) -> None:
+    queries, allowed = Queries.of(ids(triples), R), [bool(bits >> i & 1) for i in range(N)]
+    kept = told(queries.with_answers(np.array(allowed)))
+    expected = {
+        asked: [a for a in answers if allowed[a]] for asked, answers in told(queries).items()
+    }
+    assert kept == {asked: answers for asked, answers in expected.items() if answers}

@@ -14,7 +14,13 @@ from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence
 from decentrl.scorers import completion
-from decentrl.scorers.completion import Completion, answered, features
+from decentrl.scorers.completion import (
+    CALIBRATED,
+    Completion,
+    answered,
+    features,
+    reliability,
+)
 from decentrl.scorers.model import PredictionModel
 
 N, R = 8, 3
@@ -71,7 +77,7 @@ def test_who_has_no_vector_is_ranked_last(decoder: str) -> None:
     scores = asked.scores(entities, kinds)
     assert (scores[:, 7] == scores.amin(1)).all()
     told = scores[:, :7]
-    torch.testing.assert_close(told, asked.model.score_all(asked.vectors, entities, kinds)[:, :7])
+    torch.testing.assert_close(told, asked.model.scores(asked.ground, entities, kinds)[:, :7])
     assert (told.amax(1) > scores[:, 7])[entities != 7].all()
 
 
@@ -127,7 +133,7 @@ def test_a_relation_to_an_answer_is_told_by_the_table_that_answers() -> None:
     assert nothing == []
     for answer in found:
         kind = torch.tensor([answer.id])
-        scores = asked.model.score_all(asked.vectors, torch.tensor([0]), kind)
+        scores = asked.model.scores(asked.ground, torch.tensor([0]), kind)
         assert answer.score == pytest.approx(scores[0, 1].item(), rel=1e-5)
 
 
@@ -137,14 +143,14 @@ def test_what_was_learned_by_distances_is_told_by_distances(decoder: str) -> Non
         made(f"decoder.name={decoder}", f"loss.root={root}") for root in ("false", "true")
     )
     entities, kinds = (torch.from_numpy(part) for part in every_question())
-    model, x = distances.model, distances.vectors
-    found = model.score_all(x, entities, kinds)
+    model, x = distances.model, distances.ground
+    found = model.scores(x, entities, kinds)
     scale = model.log_scale.exp()
     with torch.no_grad():
         places = model.decoder.query(x[entities], kinds) / 2
         expected = -torch.cdist(places, x) * scale.sqrt()
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-3)
-    before = squares.model.score_all(x, entities, kinds)
+    before = squares.model.scores(x, entities, kinds)
     apart = before.diff(dim=1).abs() > 1e-4
     assert torch.equal(before.diff(dim=1).sign()[apart], found.diff(dim=1).sign()[apart])
 
@@ -201,9 +207,14 @@ def test_a_score_that_speaks_against_an_answer_is_not_listened_to(
 
 def test_reliability_is_empty_where_nothing_was_learned_or_held_out() -> None:
     held, known = TOLD.queries(TEST), TOLD.known
-    assert made().reliability(held, known) == {}
-    assert made(confidence=SURE).reliability(NOBODY, known) == {}
-    found = made(confidence=SURE).reliability(held, known)
+
+    def measured(made: Completion, asked: Queries) -> dict[str, float]:
+        asking = asked.entities, asked.relations
+        return reliability(asked, made.entities(*asking, known, CALIBRATED))
+
+    assert measured(made(), held) == {}
+    assert measured(made(confidence=SURE), NOBODY) == {}
+    found = measured(made(confidence=SURE), held)
     facts, right = made().evidence(held, known)
     assert found["mean"] == pytest.approx(SURE(facts).mean().item())
     assert found["right"] == pytest.approx(right.double().mean().item())

@@ -235,7 +235,7 @@ def test_a_decoder_reads_as_much_as_an_encoder_makes(
     model = make(f"model.encoder={encoder}", f"model.own={own}", f"model.output={output}")
     x = model.rows(view_of(model)).vectors
     assert x.shape == model.answers(x).shape == (N, width)
-    assert model.score_all(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
+    assert model.scores(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
 
 
 @outputs
@@ -250,7 +250,7 @@ def test_a_decoder_may_have_a_width_of_its_own(
     )  # fmt: skip
     x = model.rows(view_of(model)).vectors
     assert x.shape == model.answers(x).shape == (N, dim)
-    assert model.score_all(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
+    assert model.scores(x, torch.tensor([0, 7]), torch.tensor([1, 4])).shape == (2, N)
 
 
 def test_a_width_of_its_own_is_a_linear_map_of_what_neighbours_say() -> None:
@@ -281,7 +281,7 @@ def test_scores_are_the_decoders_up_to_scale_and_a_constant(
     ).train()  # fmt: skip
     x = model.rows(view_of(model)).vectors
     entities, relations = torch.tensor([0, 3, 7, 3]), torch.tensor([0, 4, 2, 4])
-    found = model.score_all(x, entities, relations)
+    found = model.scores(x, entities, relations)
     assert {module.training for module in model.modules()} == {True}
     model.eval()
     with torch.no_grad():
@@ -302,11 +302,11 @@ def test_answers_are_compared_by_the_vectors_that_ask_or_by_a_table() -> None:
     assert tied.table is None
     assert apart.answers(x) is apart.table
     ids = torch.tensor([2]), torch.tensor([1])
-    before = apart.score_all(x, *ids)
+    before = apart.scores(x, *ids)
     with torch.no_grad():
         assert apart.table is not None
         apart.table[4] += 1
-    assert (apart.score_all(x, *ids) != before).tolist() == [[j == 4 for j in range(N)]]
+    assert (apart.scores(x, *ids) != before).tolist() == [[j == 4 for j in range(N)]]
     assert torch.equal(
         apart.rows(view_of(apart)).vectors, make("model.output=table").rows(view_of(apart)).vectors
     )
@@ -361,13 +361,13 @@ def test_dropout_on_vectors_and_questions_is_for_training_only(encoder: str) -> 
 def test_embedding_leaves_the_training_flag_as_it_was(encoder: str, training: bool) -> None:
     model = make(f"model.encoder={encoder}").train(training)
     x = model.rows(view_of(model)).vectors
-    model.score_all(x, torch.tensor([0]), torch.tensor([0]))
+    model.scores(x, torch.tensor([0]), torch.tensor([0]))
     assert {module.training for module in model.modules()} == {training}
     broken: Any = None
     with pytest.raises(AttributeError):
         model.rows(broken)
     with pytest.raises(AttributeError):
-        model.score_all(broken, torch.tensor([0]), torch.tensor([0]))
+        model.scores(broken, torch.tensor([0]), torch.tensor([0]))
     assert {module.training for module in model.modules()} == {training}
 
 

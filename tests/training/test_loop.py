@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from decentrl.config import Steps
+from decentrl.config.prediction import PathsTraining
 from decentrl.errors import DecentRLError
 from decentrl.training import loop
 from decentrl.training.loop import METRICS, Row
@@ -333,3 +334,36 @@ def test_an_encoder_may_learn_at_a_share_of_the_rate(optimizer: str, schedule: s
     torch.testing.assert_close(
         moved[0.01]["slow.weight"], 0.01 * moved[1.0]["slow.weight"], rtol=0.05, atol=1e-7
     )
+
+
+# A rate for each step, and gradients of a bounded length
+
+
+class Listed(Toy):
+    """As many steps in every epoch, each of which leaves its rate and gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[float] = []
+
+    def batches(self, rng: np.random.Generator) -> Any:
+        return list(rng.permutation(8).reshape(4, 2))
+
+
+def test_the_rate_grows_and_then_falls_from_step_to_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy, lengths = Listed(), list[float]()
+    config = PathsTraining(epochs=3, learning_rate=1.0)
+    monkeypatch.setattr(PathsTraining, "warm_up", 3)
+    original = torch.optim.AdamW.step
+
+    def step(self: torch.optim.AdamW, *arguments: Any) -> Any:
+        toy.rates.append(self.param_groups[0]["lr"])
+        gradients = [p.grad for group in self.param_groups for p in group["params"]]
+        lengths.append(max(float(gradient.norm()) for gradient in gradients))
+        return original(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    loop.train(toy, config, 0)
+    expected = [min(1, (k + 1) / 3) * (1 - k / 12) for k in range(12)]
+    assert toy.rates == pytest.approx(expected)
+    assert max(lengths) <= 1 + 1e-6

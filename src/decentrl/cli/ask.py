@@ -1,20 +1,16 @@
-"""``decentrl evaluate | match | predict | info | explain | neighbours | export``: asking a run."""
+"""``decentrl evaluate | match | predict | info | neighbours | export``: asking a run."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.errors import NotRenderableError
-from rich.markup import escape
 from typer import Argument, Option
 
 from decentrl.cli.console import (
-    number,
     plain_console,
-    plain_table,
     print_answers,
     print_json,
     print_lines,
@@ -24,6 +20,7 @@ from decentrl.cli.options import (
     Ann,
     Device,
     Entity,
+    Graph,
     Json,
     Language,
     Links,
@@ -36,6 +33,7 @@ from decentrl.cli.options import (
 )
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, print_unfinished, relation_table
+from decentrl.config import must_have_vectors
 from decentrl.data.called import NAME, called
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
@@ -56,24 +54,46 @@ def evaluate(
     relations: Annotated[
         bool, Option("--relations", help="A predictor's run: each relation on its own, too.")
     ] = False,
+    graph: Graph = "",
+    test: Annotated[str, Option(help="Triples of that graph to test on.")] = "",
+    among: Annotated[
+        str,
+        Option(help="A predictor's run: rank answers among all entities, or only new or known."),
+    ] = "all",
+    negatives: Annotated[
+        int,
+        Option(help="Rank each answer among so many wrong ones, drawn once; 0: all.", min=0),
+    ] = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Rank the test links or triples of a finished run again, or others, from its bundle alone."""
+    """Rank the test links or triples of a finished run again, or others, from its bundle alone.
+
+    decentrl evaluate run --graph other.tsv --test asked.tsv --negatives 50
+    """
     opened, others = open_test(run, links, triples)
     kind = opened.kind
-    if kind.two_graphs and relations:
-        raise ConfigError("this run is about alignment; leave out --relations")
+    if kind.two_graphs and (relations or graph or test or negatives or among != "all"):
+        wrong = {"relations": relations, "graph": graph, "test": test, "negatives": negatives}
+        first = next((name for name, value in wrong.items() if value), "among")
+        raise ConfigError(f"this run is about alignment; leave out --{first}")
+    if test and not graph:
+        raise ConfigError("--test is about another graph (--graph); give --triples instead")
     from decentrl.runs.run import about
     from decentrl.runs.sources import load_model
 
     model = load_model(opened, device)
-    rows = model.evaluate(**others).rows
+    if graph:
+        model = model.on(graph, test or None)
+    how = {} if kind.two_graphs else {"among": among, "negatives": negatives}
+    rows = model.evaluate(**others, **how).rows
     results = {**about(model), "results": rows}
     if kind.two_graphs:
         results["matches"] = model.evaluate_matches(**others)
     else:
-        results["frequency"] = model.frequency(**others)
+        # A frequency among other candidates says nothing beside these ranks.
+        plain = among == "all" and not negatives
+        results["frequency"] = model.frequency(**others) if plain else {}
     if as_json:
         print_json(results)
         return
@@ -167,6 +187,7 @@ def predict(
     known: Annotated[
         bool, Option("--known", help="Also answers that the graph already holds.")
     ] = False,
+    graph: Graph = "",
     language: Language = "",
     output: Annotated[
         Path | None, Option("--output", "-o", help="Write to a .tsv or .parquet file.")
@@ -192,6 +213,8 @@ def predict(
     from decentrl.predictor import Predictor
 
     predictor = Predictor.load(run, device)
+    if graph:
+        predictor = predictor.on(graph)
     questions = read_questions(batch, predictor.task.graph) if batch else [parts]
     table = predictor.predict_all(questions, top=top, known=known, language=language)
     written = f"{table.num_rows:,} answers to {len(questions):,} questions"
@@ -266,88 +289,6 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def explain(  # long, as its options and their help are in it
-    run: Run,
-    entity: Entity,
-    counterpart: Annotated[
-        str | None,
-        Argument(help="An aligner's run: an entity of the right graph; the other is of the left."),
-    ] = None,
-    side: Side = "",
-    top: Annotated[
-        int | None,
-        Option(help="How many neighbours; default: 10, of a pair 5.", min=1, show_default=False),
-    ] = None,
-    language: Language = "",
-    device: Device = "auto",
-    as_json: Json = False,
-) -> None:
-    """What an entity's vector is made of, or why two entities are a match or are none.
-
-    Of one entity: its neighbours and relations, the weightiest neighbour first. "weight" is the
-    share of the encoder's attention, "moves" how far the vector would move without the neighbour
-    (1 - cosine), "role" what the entity is in the triple.
-
-    Of two entities, the first of the left graph, the second of the right one: the share of each
-    view in their cosine, the neighbours and names that they share, and what would change the
-    answer.
-    """
-    from decentrl.runs.sources import load_model
-
-    opened, where = open_sides(run, side=side)
-    if counterpart is not None:
-        if not opened.kind.two_graphs:
-            raise ConfigError("this run is about one graph; give one entity")
-        if where:
-            raise ConfigError("of two entities the first is of the left graph; leave out --side")
-        explain_pair(run, entity, counterpart, top or 5, language, device, as_json)
-        return
-    top = top or 10
-    with load_model(opened, device) as model:
-        reasons = model.explain(entity, **where, moved=min(top, 10), language=language)
-        named = bool(model.growing.sides[side or next(iter(model.growing.sides))].names)
-    rows = [asdict(reason) for reason in reasons[:top]]
-    if as_json:
-        for row in () if named else rows:
-            del row[f"neighbour{NAME}"]
-        print_json(rows)
-        return
-    console = wide_console()
-    if not reasons:
-        print_lines(console, f"no triple is about {entity!r}, so its vector is made of nothing")
-        return
-    names = ("neighbour", "relation", "role", "weight", "moves", "arrived")
-    table = plain_table(escape(entity), *names, numbers=("weight", "moves"))
-    for reason, row in zip(reasons, rows, strict=False):
-        table.add_row(
-            escape(called(row, "neighbour")),
-            escape(reason.relation) or "[dim]two steps away",
-            reason.role,
-            f"{reason.weight:.1%}",
-            number(reason.moves, 4),
-            "after training" if reason.arrived else "",
-        )
-    console.print(table)
-    if len(reasons) > top:
-        rest = sum(reason.weight for reason in reasons[top:])
-        print_lines(console, f"… and {len(reasons) - top:,} more, {rest:.1%} together")
-
-
-def explain_pair(
-    run: Path, left: str, right: str, shown: int, language: str, device: str, as_json: bool
-) -> None:
-    """Print why two entities of an aligner's run are a match, or are none."""
-    from decentrl.aligner import Aligner
-    from decentrl.growth.pair_explanation import in_words
-
-    with Aligner.load(run, device) as aligner:
-        found = aligner.explain(left, right, shown=shown, language=language)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_lines(plain_console(), *in_words(found))
-
-
 def neighbours(
     run: Run,
     entity: Entity,
@@ -397,6 +338,7 @@ def export(
             remedy=f"use {', '.join(FORMATS)}, or --format npy | parquet | word2vec",
         )
     with load_model(opened, "cpu") as model:
+        must_have_vectors(model.config)
         parts = [
             Part(graph.entities, graph.vectors, name or None)
             for name, graph in model.growing.sides.items()

@@ -28,6 +28,9 @@ from decentrl.runs.unfinished import has_checkpoint
 from decentrl.storage.files import ASIDE
 from decentrl.storage.kinds import kind_for
 
+LONG = 90.0
+"""Seconds of training that are said before it begins."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -138,6 +141,15 @@ class Plan:
                 status.stop()
                 _announce(console, self.sources, task)
 
+            def on_estimate(seconds: float) -> None:
+                if seconds > LONG:
+                    fewer = max(1, config.training.epochs // 4)
+                    print_lines(
+                        console,
+                        f"training takes about {seconds / 60:,.0f} minutes; a quarter of that with "
+                        f"--set training.epochs={fewer}, less with --preset quick",
+                    )
+
             def on_trained() -> None:
                 status.update(PRINTERS[kind].finish)
                 status.start()
@@ -146,7 +158,7 @@ class Plan:
                 self.sources, config, folder,
                 device=self.device, resume=self.resume,
                 overwrite=self.overwrite and not self.seeds,
-                on_start=on_start, on_trained=on_trained,
+                on_start=on_start, on_trained=on_trained, on_estimate=on_estimate,
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
             )  # fmt: skip
         answers = runs.JOBS[kind].tested(model).to_pylist() if results["results"] else ()

@@ -28,6 +28,13 @@ Side = Annotated[
     Option(help="The entity's graph: left (the default) or right; of an aligner's run only."),
 ]
 Links = Annotated[str, Option(help="An aligner's run: links to measure it by.")]
+Graph = Annotated[
+    str,
+    Option(
+        help="A predictor's run: ask about another graph with the same relations, a file of "
+        "triples or a dataset."
+    ),
+]
 Triples = Annotated[str, Option(help="A predictor's run: triples to measure it by.")]
 Header = Annotated[
     str,

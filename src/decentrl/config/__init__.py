@@ -9,6 +9,7 @@ from decentrl.config.alignment import MatchingConfig as MatchingConfig
 from decentrl.config.prediction import PredictionConfig as PredictionConfig
 from decentrl.config.registry import Encoders as Encoders
 from decentrl.config.registry import must_grow as must_grow
+from decentrl.config.registry import must_have_vectors as must_have_vectors
 from decentrl.config.settings import DEFAULT_PRESET as DEFAULT_PRESET
 from decentrl.config.settings import Settings as Settings
 from decentrl.config.settings import preset_names as preset_names

@@ -32,8 +32,71 @@ class PredictionTraining(WatchedSteps):
 
 
 @dataclass(frozen=True)
+class PathsTraining(WatchedSteps):
+    epochs: int = setting(8, "stretches of training between two checkpoints", at_least=0)
+    steps: int = setting(
+        50,
+        "steps an epoch; 0 asks about every training triple once, in both directions",
+        at_least=0,
+    )
+    batch: int = setting(32, "questions a step", at_least=1, at_most=2**16)
+    optimizer: Literal["adamw"] = "adamw"  # type: ignore[assignment]
+    learning_rate: float = 0.003
+    validate_every: int = 4
+    patience: int = 0
+
+    schedule = "steps"
+    warm_up = 100
+    clip = 1.0
+
+
+@dataclass(frozen=True)
+class ScorerSettings(EncoderSettings):
+    """Base of the settings of what answers questions in a way of its own, without a decoder.
+
+    Attributes:
+        vectors: whether it makes vectors of entities.
+        any_graph: whether it can be asked about other graphs with the same relations.
+        validated: triples looked at in a validation while training: a sample is enough.
+        calibrated: triples that probabilities are fitted to; 0 means all.
+    """
+
+    sections: ClassVar[dict[str, type | None]] = {
+        "decoder": None, "distillation": None, "loss": None,
+    }  # fmt: skip
+    vectors: ClassVar[bool] = False
+    any_graph: ClassVar[bool] = False
+    validated: ClassVar[int] = 500
+    calibrated: ClassVar[int] = 2000
+
+
+@dataclass(frozen=True)
+class PathsSettings(ScorerSettings):
+    """Question-conditioned propagation: answers are read off the paths that lead to them."""
+
+    encoder: ClassVar[str] = "paths"
+    any_graph: ClassVar[bool] = True
+    sections: ClassVar[dict[str, type | None]] = {
+        **ScorerSettings.sections, "training": PathsTraining,
+    }  # fmt: skip
+
+    dim: int = setting(16, "width of an entity's state", at_least=1, at_most=2**10)
+    layers: int = setting(5, "number of layers: how long a path can be", at_least=1, at_most=64)
+    hide: Literal["auto", "pair", "triple"] = setting(
+        "auto",
+        "what a batch must not see: the triples asked about, all edges between their entities "
+        "(pair), or what validation triples look like (auto)",
+    )
+
+
+@dataclass(frozen=True)
 class PredictionEncoderSettings(EncoderSettings):
     """Base of the settings of an encoder under a decoder."""
+
+    vectors: ClassVar[bool] = True
+    any_graph: ClassVar[bool] = False
+    validated: ClassVar[int] = 5000
+    calibrated: ClassVar[int] = 0
 
     dim: int = setting(
         512, "width of the input embeddings and of every layer", at_least=1, at_most=WIDEST
@@ -110,10 +173,11 @@ class TableSettings(PredictionEncoderSettings):
         return 0
 
 
-ENCODERS: dict[str, type[PredictionEncoderSettings]] = {
+ENCODERS: dict[str, type[EncoderSettings]] = {
     "dan": PredictionDANSettings,
     "reflection": PredictionReflectionSettings,
     "none": TableSettings,
+    "paths": PathsSettings,
 }
 """Settings of every encoder by its name; registering a prediction encoder adds to it."""
 
@@ -212,6 +276,11 @@ class PredictionConfig(Settings):
         return int(self.decoder.dim or self.made + beside or self.model.dim)
 
     def check(self) -> None:
+        if self.decoder is not None:
+            self._check_decoder()
+        super().check()
+
+    def _check_decoder(self) -> None:
         name = self.decoder.name
         if name in ("complex", "rotate") and self.width % 2:
             raise ConfigError(f"{name} needs vectors of even width, not {self.width}")
@@ -223,4 +292,3 @@ class PredictionConfig(Settings):
         distils = self.distillation is not None and self.distillation.variant == "infonce"
         if self.model.reuse > 1 and distils:
             raise ConfigError("steps cannot share what they change; add model.reuse=1")
-        super().check()

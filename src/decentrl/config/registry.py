@@ -78,3 +78,12 @@ def must_grow(config: Settings) -> None:
             f"the encoder {model.encoder} cannot take in or explain entities after training; "
             f"train one that can, for example with the preset {other}"
         )
+
+
+def must_have_vectors(config: Settings) -> None:
+    """Raise if entities have no vectors by these settings."""
+    if not getattr(config.model, "vectors", True):  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"{config.model.encoder} makes no vectors of entities; "  # type: ignore[attr-defined]
+            "train with another preset, for example paper"
+        )

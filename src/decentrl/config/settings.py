@@ -83,10 +83,10 @@ class Settings:
                 there = ", ".join(cls.known[name])
                 raise ConfigError(f"{name}.{key} is {names[name]!r}; it can be: {there}{remedy}")
         kinds = {name: known[names[name]] for name, known in cls.known.items()}
-        found = {name: type(getattr(cls, name)) for name in section_names(cls)} | cls.usual
+        found = {name: type(getattr(cls, name)) for name in section_names(cls)} | cls.usual | kinds
         for kind in reversed(kinds.values()):  # the encoder has the last word
             found |= kind.sections
-        return {name: kinds.get(name, found[name]) for name in section_names(cls)}
+        return found
 
     @classmethod
     def variants(cls) -> list[Sections]:
@@ -128,7 +128,7 @@ class Settings:
         """Of values by section those that the chosen dataclasses have, and the choices."""
         found = {}
         for name, kind in cls.chosen(names).items():
-            own = _names_of(kind) | {cls.choices.get(name)}
+            own = _names_of(kind) | ({cls.choices.get(name)} if kind else set())
             if part := {key: v for key, v in values.get(name, {}).items() if key in own}:
                 found[name] = part
         return found
@@ -150,7 +150,7 @@ class Settings:
             checked = {
                 key: cls._checked(name, kind, key, value, names)
                 for key, value in given.get(name, {}).items()
-                if key != cls.choices.get(name)
+                if kind is None or key != cls.choices.get(name)
             }
             parts[name] = None if kind is None else kind(**checked)
         config = cls(**parts)
@@ -224,14 +224,18 @@ class Settings:
         if kind is not None and name in _names_of(kind):
             return checked_value(kind, f"{section}.{name}", name, value)
         elsewhere = set().union(*(_names_of(other[section]) for other in cls.variants()))
+        elsewhere |= {cls.choices[section]} if section in cls.choices else set()
         if name not in elsewhere:
             near = get_close_matches(name, sorted(elsewhere), n=1, cutoff=0.0)
             raise ConfigError(f"no setting '{section}.{name}'; did you mean {section}.{near[0]}?")
         what = {"model": "encoder"}  # as users call it
-        chosen = " and the ".join(f"{what.get(key, key)} {it}" for key, it in names.items())
+        there = cls.chosen(names)
+        chosen = " and the ".join(
+            f"{what.get(key, key)} {it}" for key, it in names.items() if there[key] is not None
+        )
         own = ", ".join(f"{section}.{other}" for other in sorted(_names_of(kind)))
-        there = f"; these do: {own}" if own else f", which has no {section} settings"
-        raise ConfigError(f"{section}.{name} does not apply to the {chosen}{there}")
+        others = f"; these do: {own}" if own else f", which has no {section} settings"
+        raise ConfigError(f"{section}.{name} does not apply to the {chosen}{others}")
 
 
 def section_names(settings: type[Settings]) -> list[str]:

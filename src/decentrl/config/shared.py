@@ -79,6 +79,8 @@ class Steps(Section):
     patience = 0
     schedule = "constant"
     encoder_rate = 1.0
+    warm_up = 0  # steps, of the schedule "steps"
+    clip = 0.0  # the largest norm of a gradient; 0 leaves it as it is
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from decentrl.data.headers import Reading
 from decentrl.data.knowledge_graph import DisjointSets, KnowledgeGraph, as_graph, hash_arrays
 from decentrl.data.memory import Source
 from decentrl.data.readers import read_table, source_name
-from decentrl.data.vocabulary import Ids
-from decentrl.errors import InputError
+from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
+from decentrl.errors import InputError, UnknownLabelError
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +21,7 @@ class GraphTask:
 
     The graph's vocabularies hold all entities and relations. In an open world ``auxiliary`` are the
     triples int64[n, 3] that arrive after training, with the entities ``new_entities``, int64[m].
+    ``elsewhere`` is another graph with the same relations to test on besides; bundles lack it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class GraphTask:
     test: Ids
     auxiliary: Ids | None = None
     new_entities: Ids | None = None
+    elsewhere: GraphTask | None = None
 
     def __repr__(self) -> str:
         valid, test = len(self.valid), len(self.test)
@@ -104,6 +106,27 @@ class GraphTask:
     def read_triples(self, source: Source) -> Ids:
         """Other triples of the same entities and relations, int64[n, 3]."""
         return DisjointSets("triple", self.graph.columns).add(read_table(source), "test")
+
+    def with_relations(self, relations: Vocabulary) -> GraphTask:
+        """The same task with the ids of relations that another graph has.
+
+        A relation that is not among them is an error.
+        """
+        ids = relations.find_all(list(self.graph.relations))
+        if unknown := [self.graph.relations[i] for i in np.flatnonzero(ids < 0).tolist()]:
+            some = ", ".join(map(repr, unknown[:5])) + ", …" * (len(unknown) > 5)
+            raise UnknownLabelError(
+                f"training has not seen these relations of {self.name}: {some}",
+                remedy=did_you_mean(unknown[0], relations) or "leave their triples out",
+            )
+
+        def moved(rows: Ids) -> Ids:
+            return np.stack((rows[:, 0], ids[rows[:, 1]], rows[:, 2]), axis=1)
+
+        graph = replace(self.graph, relations=relations).with_triples(moved(self.graph.triples))
+        later = None if self.auxiliary is None else moved(self.auxiliary)
+        valid, test = moved(self.valid), moved(self.test)
+        return replace(self, graph=graph, auxiliary=later, valid=valid, test=test)
 
     def content_hash(self) -> str:
         """SHA-256 over the graph, the splits and, in an open world, what arrives later."""

@@ -5,6 +5,10 @@
 - ContEA, two graphs that grow: ``base/triples_1|2``, ``base/train_links``, ``valid_links``,
   ``test_links``, and ``batch1`` … with ``new_triples_1|2`` and ``all_test_links``
 - one graph: ``train``, ``valid``, ``test``, optional ``entities``, ``relations``
+- two graphs with the same relations (GraIL): these, and ``new_train``, ``new_valid``,
+  ``new_test``
+- entities that come later (FB15K-subject10): ids in ``train``, ``valid``, ``test`` and
+  ``auxiliary``, labels in ``entity2id`` and ``relation2id``
 
 each as ``name``, ``name.txt`` or ``name.tsv``, also with ``.gz``. A folder ``open`` inside holds
 what the open world changes. Optional are ``names_1|2`` and ``attributes_1|2`` (of one graph
@@ -54,6 +58,8 @@ def read_folder(
             file=folder,
             remedy="leave out `--names translated`, or choose `--names ids`",
         )
+    if find_file(folder, "auxiliary"):
+        return _read_later(folder, name)
     if open_world and not (folder / "open").is_dir():
         raise InputError(
             "this dataset has no open-world split",
@@ -236,9 +242,30 @@ def _read_splits(folder: Path, name: str, open_world: bool) -> GraphTask:
         return rows[first_occurrences(rows, graph.sizes)]
 
     task = GraphTask(name, graph, held_out("valid"), held_out("test"))
+    if find_file(folder, "new_train"):
+        new_train, new_valid, new_test = (
+            _require(folder, f"new_{part}") for part in ("train", "valid", "test")
+        )
+        other = GraphTask.read(new_train, new_valid, new_test)
+        other = replace(other, name=f"{name}, new graph").with_relations(graph.relations)
+        task = replace(task, elsewhere=other)
     if not open_world:
         return task
     train, later = _open_triples(graph, _require(folder / "open", "train"))
     table = read_table(_require(folder / "open", "new_entities"), IDENTIFIER)
     new = np.unique(column_ids(table, 1, graph.entities, "known entity"))
     return replace(task, graph=train, auxiliary=later, new_entities=new)
+
+
+def _read_later(folder: Path, name: str) -> GraphTask:
+    """A graph of ids to whose entities others are joined later, on which it is tested."""
+    parts = ("train", "valid", "test", "auxiliary")
+    tables = {part: read_table(_require(folder, part)) for part in parts}
+    files = [read_table(_require(folder, x), IDENTIFIER) for x in ("entity2id", "relation2id")]
+    tokens, labels = ([_identifiers(table, column) for table in files] for column in (1, 0))
+    graph = KnowledgeGraph(tokens[0], tokens[1], NO_TRIPLES).holding(tables["train"])
+    rows = {part: row_ids(tables[part], *graph.columns) for part in parts[1:]}
+    rows = {part: some[first_occurrences(some, graph.sizes)] for part, some in rows.items()}
+    new = np.setdiff1d(np.arange(len(graph.entities)), graph.triples[:, [0, 2]])
+    named = replace(graph, entities=labels[0], relations=labels[1])
+    return GraphTask(name, named, rows["valid"], rows["test"], rows["auxiliary"], new)

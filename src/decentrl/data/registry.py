@@ -75,6 +75,9 @@ _DATASETS = {
         DatasetInfo("wn18rr", "prediction", "WN18RR", (40943,), False),
         DatasetInfo("fb15k", "prediction", "FB15K", (14951,), False),
         DatasetInfo("wn18", "prediction", "WN18", (40943,), False),
+        DatasetInfo("fb15k-subject10", "prediction", "FB15K-subject10", (14295,), True),
+        DatasetInfo("inductive/fb237-v1", "prediction", "inductive/fb237_v1", (1594,), False),
+        DatasetInfo("inductive/wn18rr-v1", "prediction", "inductive/WN18RR_v1", (2746,), False),
     )
 }
 

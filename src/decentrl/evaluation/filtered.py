@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.errors import DivergedError
+from decentrl.errors import DivergedError, InputError
 from decentrl.evaluation.ranks import CELLS, TOLERANCE, Ranks, count_above
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -26,6 +27,8 @@ def rank_answers(
     *,
     device: torch.device | str = "cpu",
     tolerance: float = TOLERANCE,
+    among: Tensor | None = None,
+    drawn: Tensor | None = None,
 ) -> Ranks:
     """Rank every answer of ``queries``, without the other answers that ``known`` has to the query.
 
@@ -34,6 +37,8 @@ def rank_answers(
         known: all queries with all true answers; may or may not hold those of ``queries``.
         tolerance: two scores are tied if they differ by at most this share of the largest absolute
             score of their query.
+        among: bool[n_entities], the entities that answers are ranked among; default: all.
+        drawn: int64[m, k], of each answer the entities that it is ranked among in place of all.
     Returns:
         ranks in the order of ``queries.answers``.
     """
@@ -57,7 +62,33 @@ def rank_answers(
         # A known answer is behind all others; each ties with itself by its score of before.
         hidden = tuple(torch.from_numpy(x).to(device) for x in known.held(*asked))
         block[hidden] = -torch.inf
+        if among is not None:
+            block[:, ~among.to(device)] = -torch.inf
+        if drawn is not None:
+            own = drawn[index].to(device)
+            rivals = block[at[:, None], own]
+            better[index] = (rivals > high[:, None]).sum(1).cpu()
+            tied[index] = 1 + ((rivals >= low[:, None]) & (rivals <= high[:, None])).sum(1).cpu()
+            continue
         above, level = count_above(block, at, high, low)
         level += right > block[at, answers]
         better[index], tied[index] = above.cpu(), level.cpu()
     return Ranks(better, tied)
+
+
+def draw_wrong(
+    queries: Queries, known: Queries, candidates: Ids, count: int, seed: int = 0
+) -> Tensor:
+    """For each answer of ``queries`` so many wrong ones, drawn once: int64[m, count].
+
+    They differ from each other where there are enough.
+    """
+    rng, rows = np.random.default_rng(seed), []
+    for i in range(len(queries)):
+        asked = queries.entities[i : i + 1], queries.relations[i : i + 1]
+        wrong = np.setdiff1d(candidates, known.held(*asked)[1])
+        if not len(wrong):
+            raise InputError("there are no wrong answers to draw", remedy="rank among all entities")
+        for _ in range(int(queries.sizes[i])):
+            rows.append(rng.choice(wrong, count, replace=len(wrong) < count))
+    return torch.from_numpy(np.stack(rows))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decentrl.graph.adjacency import Ids
 
@@ -44,6 +45,17 @@ class Queries:
     def sizes(self) -> Ids:
         """How many answers each question has: int64[n]."""
         return np.diff(self.indptr)
+
+    def with_answers(self, allowed: NDArray[np.bool_]) -> Queries:
+        """The same questions with those of their answers that are allowed, bool[n_entities]."""
+        kept = allowed[self.answers]
+        if kept.all():
+            return self
+        rows = np.repeat(np.arange(len(self)), self.sizes)[kept]
+        sizes = np.bincount(rows, minlength=len(self))
+        some, indptr = np.flatnonzero(sizes), np.append(0, np.cumsum(sizes[sizes > 0]))
+        answers = self.answers[kept]
+        return Queries(self.entities[some], self.relations[some], indptr, answers, self.n_relations)
 
     def places(self, chosen: Ids) -> tuple[Ids, Ids]:
         """Where the answers of some questions lie.

@@ -23,6 +23,7 @@ class Splits:
     test: Ids
     n_entities: int
     n_relations: int
+    taught: Ids | None = None  # what the model was trained on, if that was another graph
 
     def queries(self, *triples: Ids) -> Queries:
         return Queries.of(np.concatenate(triples), self.n_relations)
@@ -64,11 +65,12 @@ class Splits:
 
     @cached_property
     def trained_relations(self) -> npt.NDArray[np.bool_]:
-        """Relations of the training triples: bool[n_relations]."""
-        return relations_of(self.train, self.n_relations)
+        """Relations that the model was trained on: bool[n_relations]."""
+        taught = self.train if self.taught is None else self.taught
+        return relations_of(taught, self.n_relations)
 
     @cached_property
     def reflexive(self) -> npt.NDArray[np.bool_]:
         """The relations that join an entity to itself in training: bool[n_relations]."""
-        h, _, t = self.train.T
-        return relations_of(self.train[h == t], self.n_relations)
+        taught = self.train if self.taught is None else self.taught
+        return relations_of(taught[taught[:, 0] == taught[:, 2]], self.n_relations)

@@ -324,6 +324,9 @@ class Growing:
     def _report(self, graph: GrowingGraph, hood: Neighbourhood, made: Tensor) -> dict[str, Any]:
         """Counts that describe an addition."""
         vectors = self.model.split(made)[VECTORS]
+        if not vectors.shape[1]:  # what has no vector lacks none
+            hood = replace(hood, new=np.zeros_like(hood.new))
+            vectors = vectors[:0]
         without = hood.made[~vectors.any(1).numpy()]
         near = graph.arrivals.is_trained(hood.entities)
         joined = np.zeros(len(near), bool)

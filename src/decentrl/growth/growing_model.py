@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from decentrl.config import Settings, must_grow
+from decentrl.config import Settings, must_grow, must_have_vectors
 from decentrl.data.memory import Source
 from decentrl.data.naming import entity_ids
 from decentrl.data.results import ResultTable
@@ -244,6 +244,7 @@ class GrowingModel(ABC, Generic[L]):
 
     def embed(self, labels: Sequence[str], side: str | None = None) -> npt.NDArray[np.float32]:
         """Vectors of the named entities, [n, d]."""
+        must_have_vectors(self.config)
         graph = self.growing.sides[self._side(side)]
         ids = entity_ids(graph, labels, self.growing.sides)
         return np.asarray(graph.take_vectors(ids).cpu(), np.float32)
@@ -258,6 +259,7 @@ class GrowingModel(ABC, Generic[L]):
                 without them.
         """
         side = self._side(side)
+        must_have_vectors(self.config)
         must_grow(self.config)
         (id,) = entity_ids(self.growing.sides[side], [entity], self.growing.sides)
         return explain(self.growing, side, int(id), moved, language)
@@ -269,6 +271,7 @@ class GrowingModel(ABC, Generic[L]):
             test: links, or triples of a predictor, to tell by how calibrated its confidence still
                 is; default: those to test on.
         """
+        must_have_vectors(self.config)
         must_grow(self.config)
         refreshed = self.learned.grown(self.growing).encoded()[0]
         return measure_drift(self.growing, refreshed, self.confidence(test))
@@ -296,6 +299,7 @@ class GrowingModel(ABC, Generic[L]):
         Returns:
             table with the columns entity, rank (1 is nearest), cosine and perhaps entity_name.
         """
+        must_have_vectors(self.config)
         side = self._side(side)
         among, graphs = self._side(among or side), self.growing.sides
         (id,) = entity_ids(graphs[side], [entity], graphs)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.base import Scorer
 from decentrl.views.fused import FusedViews
 from decentrl.views.part import Mask, Part
 
@@ -42,7 +42,7 @@ class Newcomers:
         reads_names: whether an entity's vector is also made of its names.
     """
 
-    frozen: FusedViews | PredictionModel
+    frozen: FusedViews | Scorer
     distillation: Any
     widths: dict[str, int]
     reach: int

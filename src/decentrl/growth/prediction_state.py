@@ -22,8 +22,9 @@ from decentrl.growth.learned import SIDE, Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import cuda_devices
+from decentrl.scorers.base import Scorer
 from decentrl.scorers.completion import Completion
-from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.model import make_scorer
 from decentrl.storage.bundle import Bundle
 from decentrl.views.part import Mask
 
@@ -33,16 +34,18 @@ class PredictionState(Learned):
     """What training on one graph has left.
 
     Attributes:
-        model: the trained encoder and decoder.
+        model: what was trained to answer questions.
+        taught: its training triples, if ``task`` is of another graph.
     """
 
     config: PredictionConfig
     task: GraphTask
-    model: PredictionModel
+    model: Scorer
+    taught: Ids | None = None
 
     @classmethod
     def from_model(
-        cls, config: PredictionConfig, device: torch.device, task: GraphTask, model: PredictionModel
+        cls, config: PredictionConfig, device: torch.device, task: GraphTask, model: Scorer
     ) -> PredictionState:
         """What a training has left."""
         learned = cls(config=config, device=device, task=task, model=model)
@@ -56,14 +59,17 @@ class PredictionState(Learned):
         then, valid = replace(splits, later=splits.later[:0]), splits.known_valid
         if not len(valid):
             return None
-        vectors = self.model.rows(view_of(self.model, then.now, self.task, self.device)).vectors
-        return Completion(self.model, vectors, then).calibrated(then.queries(valid), then.known)
+        if most := self.config.model.calibrated:
+            order = np.random.default_rng(self.config.seed).permutation(len(valid))
+            valid = valid[np.sort(order[:most])]
+        ground = self.model.ground_of(view_of(self.model, then.now, self.task, self.device))
+        return Completion(self.model, ground, then).calibrated(then.queries(valid), then.known)
 
     @classmethod
     def _model_of(cls, bundle: Bundle[Any, Any]) -> Model:
         sizes = len(bundle.task.graph.entities), len(bundle.task.graph.relations)
-        model = PredictionModel(*sizes, bundle.config)
-        return model.state_dict(), bundle.config.width, model.encoder.memories, 2
+        model = make_scorer(*sizes, bundle.config)
+        return model.state_dict(), model.width, model.memories, 2
 
     @classmethod
     def _parts_of(cls, bundle: Bundle[Any, Any], device: torch.device) -> dict[str, Any]:
@@ -83,18 +89,20 @@ class PredictionState(Learned):
 
     def encoded(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         now = all_triples(*graphs_of(self.task)[SIDE])
-        rows = self.model.rows(view_of(self.model, now, self.task, self.device))
+        # What makes no vectors need not read the graph.
+        view = view_of(self.model, now, self.task, self.device) if self.model.width else None
+        rows = self.model.rows(view)
         return {SIDE: rows.vectors}, {name: part.cpu() for name, part in rows.memory.items()}
 
     def _newcomers(self, seen_relations: Mask) -> Newcomers:
-        model = PredictionModel(1, len(seen_relations), self.config)
+        model = make_scorer(1, len(seen_relations), self.config)
         model.load_frozen(self.model.state_dict())
         model.to(self.device)
         return Newcomers(
             model,
             model.distillation,
-            {VECTORS: self.config.width, **model.encoder.memories},
-            model.encoder.reach,
+            {VECTORS: model.width, **model.memories},
+            model.reach,
             seen_relations,
             self.device,
             False,
@@ -120,6 +128,22 @@ class PredictionState(Learned):
         model.load_state_dict(self.weights_for(model))
         return replace(self, task=task, model=model)
 
+    # Another graph
+
+    def over(self, task: GraphTask) -> Self:
+        """The same model, to be asked about another graph with the same relations."""
+        if not self.config.model.any_graph:
+            raise ConfigError(
+                f"{self.config.model.encoder} knows the entities of its own graph alone; "
+                "train with the preset paths to ask about other graphs"
+            )
+        task = task.with_relations(self.task.graph.relations)
+        taught = self.task.graph.triples if self.taught is None else self.taught
+        model = _new_model(self.config, task, self.device)
+        model.load_state_dict(self.model.state_dict())
+        vectors = {SIDE: torch.zeros(len(task.graph.entities), 0, device=self.device)}
+        return replace(self, task=task, model=model, taught=taught, vectors=vectors)
+
     # To train again
 
     def settled_task(self, task: GraphTask, links: Source | None = None) -> GraphTask:
@@ -130,7 +154,7 @@ class PredictionState(Learned):
         graph = task.graph.with_triples(every[~np.isin(row_keys(every, sizes), held_out)])
         return replace(task, graph=graph, auxiliary=None, new_entities=None)
 
-    def weights_for(self, model: PredictionModel, fresh: bool = False) -> dict[str, Tensor]:
+    def weights_for(self, model: Scorer, fresh: bool = False) -> dict[str, Tensor]:
         """The weights with rows for all entities of a larger model.
 
         Args:
@@ -140,24 +164,21 @@ class PredictionState(Learned):
         weights = dict(self.model.state_dict())
         for name, larger in model.state_dict().items():
             if larger.shape != weights[name].shape:
-                rows = larger[len(weights[name]) :]
-                if not fresh or (name == "own" and self.model.made):  # as it was until now
-                    rows = torch.zeros_like(rows)
+                rows = self.model.grown_row(name, larger[len(weights[name]) :], fresh)
                 weights[name] = torch.cat((weights[name], rows))
         return weights
 
 
-def _new_model(config: PredictionConfig, task: GraphTask, device: torch.device) -> PredictionModel:
+def _new_model(config: PredictionConfig, task: GraphTask, device: torch.device) -> Scorer:
     """A model to be loaded; the global random state stays as it is."""
     with torch.random.fork_rng(devices=cuda_devices(device)):
         sizes = len(task.graph.entities), len(task.graph.relations)
-        return PredictionModel(*sizes, config).to(device)
+        return make_scorer(*sizes, config).to(device)
 
 
-def view_of(model: PredictionModel, triples: Ids, task: GraphTask, device: torch.device) -> Any:
-    """What the encoder reads of triples after training on a task."""
-    sizes = len(task.graph.entities), len(task.graph.relations)
-    return model.encoder.read(triples, task.graph.triples, *sizes, device)
+def view_of(model: Scorer, triples: Ids, task: GraphTask, device: torch.device) -> Any:
+    """What a scorer reads of triples after training on a task."""
+    return model.read(triples, task.graph.triples, device)
 
 
 def splits_of(task: GraphTask) -> Splits:

@@ -55,6 +55,7 @@ class Job:
     tested: Callable[[Any], Any]  # the table of answers to the test
     answers: Callable[[Any], Any] | None  # the table in that file, if it is another one
     found: Callable[[Any, bool], dict[str, Any]]  # what else the results hold, if it was tested
+    elsewhere: Callable[[Any], list[Any]] = lambda _: []  # results of another graph
 
 
 def _started(aligner: Any) -> dict[str, Any]:
@@ -84,6 +85,7 @@ JOBS = {
         tested=lambda predictor: predictor.test_predictions(),
         answers=None,
         found=lambda predictor, tested: {"frequency": predictor.frequency() if tested else {}},
+        elsewhere=lambda predictor: predictor.evaluate_elsewhere(),
     ),
 }
 
@@ -100,6 +102,7 @@ def make_run(
     on_start: Callable[[Any], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
+    on_estimate: Callable[[float], None] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """Train, evaluate and leave the whole run in ``folder``: the model, and its results.
 
@@ -108,6 +111,7 @@ def make_run(
         overwrite: replace the run in that folder; it stays until there is another.
         command: shown in the report.
         on_start: called with the task, once it is read.
+        on_estimate: called with the seconds that training will about take, where these can be told.
     """
     resume = resume and (folder / CONFIG).exists()
     if resume:  # what began the run says more
@@ -121,12 +125,15 @@ def make_run(
         with _begun(folder, sources, model.config, task, resume, command):
             if on_start is not None:
                 on_start(task)
+            if kind.name == "predictor":
+                start = {**start, "on_estimate": on_estimate}
             model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)
             model.seconds["read"] += reading
             if on_trained is not None:
                 on_trained()
             started = time.perf_counter()
             rows = model.evaluate().rows if len(task.test) else []
+            rows += job.elsewhere(model)
         answers = (job.answers or job.tested)(model)
         with whole_files(folder / job.file) as (part,):
             pq.write_table(answers.to_arrow(), part)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.matching.confidence import Confidence, calibration, fit_confidence
-from decentrl.scorers.model import PredictionModel
+from decentrl.scorers.base import Scorer
 
 CALIBRATED = 10
 """Best answers of a held-out question that calibration looks at."""
@@ -41,8 +41,8 @@ class Completion:
     (?, r, t) is the question (t, n_relations + r, ?).
     """
 
-    model: PredictionModel
-    vectors: Tensor  # [n, d], made of the triples ``splits.now``
+    model: Scorer
+    ground: Any  # what it answers from, made of the triples ``splits.now``
     splits: Splits
     confidence: Confidence | None = None
 
@@ -58,7 +58,7 @@ class Completion:
         for part in self._blocks(len(entities)):
             asked = entities[part], relations[part]
             scores = self.possible(*asked)
-            old = answered(known, *asked, len(self.vectors)).to(scores.device)
+            old = answered(known, *asked, self.splits.n_entities).to(scores.device)
             unknown = scores.masked_fill(old, -torch.inf)
             shown = scores if also_known else unknown
             values, answers = shown.topk(min(top, shown.shape[1]), dim=1)
@@ -76,16 +76,12 @@ class Completion:
         self, heads: Ids, tails: Ids, known: Queries, top: int, also_known: bool = False
     ) -> list[list[Answer]]:
         """The best relations from heads to tails, int64[b] each, as in :meth:`entities`."""
-        x = self.vectors
-        self.model.eval()
         h, t = torch.from_numpy(heads), torch.from_numpy(tails)
-        decoder = self.model.decoder
-        answers = self.model.answers(x)
-        scores = decoder.score_relations(x[h.to(x.device)], answers[t.to(x.device)])
-        scores = (scores[:, : self.splits.n_relations] * self.model.log_scale.exp()).cpu()
-        # Untrained relations, and entities without a vector, have no score.
+        device = self.model.device
+        scores = self.model.relation_scores(self.ground, h.to(device), t.to(device)).cpu()
+        # Untrained relations, and entities of which nothing is known, have no score.
         scores[:, ~self.splits.trained_relations] = -torch.inf
-        scores[self.without_vector.cpu()[h] | self.unanswerable.cpu()[t]] = -torch.inf
+        scores[self.unasked.cpu()[h] | self.unanswerable.cpu()[t]] = -torch.inf
         n = self.splits.n_relations
         rows, ends = known.held(np.repeat(heads, n), np.tile(np.arange(n), len(heads)))
         old = torch.zeros(scores.shape, dtype=torch.bool)
@@ -98,44 +94,40 @@ class Completion:
     def possible(self, entities: Ids, relations: Ids) -> Tensor:
         """Scores of all answers to some questions, -inf for impossible ones: [b, n].
 
-        An entity of which nothing is known has no vector, and where no training triple of a
-        relation joins an entity to itself, none answers a question about itself. A question
-        about an entity without a vector, or with a relation never trained, has no answer at all.
+        An entity of which nothing is known is none, and where no training triple of a relation
+        joins an entity to itself, none answers a question about itself. A question about an entity
+        of which nothing is known, or with a relation never trained, has no answer at all.
         """
-        x, undirected = self.vectors, relations % self.splits.n_relations
-        asked = torch.from_numpy(entities).to(x.device)
-        scores = self.model.score_all(x, asked, torch.from_numpy(relations).to(x.device))
-        scores.masked_fill_(self.unanswerable, -torch.inf)
-        if self.model.table is None:
-            scores.masked_fill_(~torch.from_numpy(self.splits.present).to(x.device), -torch.inf)
-        alone = torch.from_numpy(~self.splits.reflexive[undirected]).to(x.device)
+        undirected, device = relations % self.splits.n_relations, self.model.device
+        asked = torch.from_numpy(entities).to(device)
+        scores = self.model.scores(self.ground, asked, torch.from_numpy(relations).to(device))
+        absent = torch.from_numpy(~self.splits.present).to(device)
+        scores.masked_fill_(self.unanswerable | absent, -torch.inf)
+        alone = torch.from_numpy(~self.splits.reflexive[undirected]).to(device)
         scores[alone.nonzero()[:, 0], asked[alone]] = -torch.inf
-        untrained = torch.from_numpy(~self.splits.trained_relations[undirected]).to(x.device)
-        none = untrained | self.without_vector[asked]
-        return scores.masked_fill_(none[:, None], -torch.inf)
+        untrained = torch.from_numpy(~self.splits.trained_relations[undirected]).to(device)
+        return scores.masked_fill_((untrained | self.unasked[asked])[:, None], -torch.inf)
 
     @cached_property
-    def without_vector(self) -> Tensor:
-        """Entities that have no vector: bool[n]."""
-        return self.vectors.abs().amax(1) == 0
-
-    def scores(self, entities: Tensor, relations: Tensor) -> Tensor:
-        """Scores to rank by, int64[b] each → [b, n].
-
-        Entities that have no vector, or a row of a table that was never trained, are the last of
-        all: a distance would find them near everything.
-        """
-        scores = self.model.score_all(self.vectors, entities, relations)
-        if self.unanswerable.any():
-            scores[:, self.unanswerable] = scores.amin(1, keepdim=True)
-        return scores
+    def unasked(self) -> Tensor:
+        """Entities that nothing can be asked about: bool[n]."""
+        return self.model.unknown(self.ground, self.splits)[0]
 
     @cached_property
     def unanswerable(self) -> Tensor:
         """Entities that cannot be an answer: bool[n]."""
-        if self.model.table is None:
-            return self.without_vector
-        return torch.from_numpy(~self.splits.seen).to(self.vectors.device)
+        return self.model.unknown(self.ground, self.splits)[1]
+
+    def scores(self, entities: Tensor, relations: Tensor) -> Tensor:
+        """Scores to rank by, int64[b] each → [b, n].
+
+        Entities of which nothing is known, or with a row of a table that was never trained, are
+        the last of all: a distance would find them near everything.
+        """
+        scores = self.model.scores(self.ground, entities, relations)
+        if self.unanswerable.any():
+            scores[:, self.unanswerable] = scores.amin(1, keepdim=True)
+        return scores
 
     def evidence(self, asked: Queries, known: Queries) -> tuple[Tensor, Tensor]:
         """Features of the best unknown answers of held-out questions, and which are right.
@@ -147,8 +139,8 @@ class Completion:
         for part in self._blocks(len(asked)):
             questions = asked.entities[part], asked.relations[part]
             scores = self.possible(*questions)
-            old = answered(known, *questions, len(self.vectors)).to(scores.device)
-            truth = answered(asked, *questions, len(self.vectors)).to(scores.device)
+            old = answered(known, *questions, self.splits.n_entities).to(scores.device)
+            truth = answered(asked, *questions, self.splits.n_entities).to(scores.device)
             scores.masked_fill_(old, -torch.inf)
             values, answers = scores.topk(min(CALIBRATED, scores.shape[1]), dim=1)
             open_ = values.isfinite()
@@ -165,16 +157,23 @@ class Completion:
             found = fit_confidence(facts, right)
         return found
 
-    def reliability(self, asked: Queries, known: Queries) -> dict[str, float]:
-        """Calibration of probabilities of held-out questions; empty where none were learned."""
-        if self.confidence is None or not len(asked):
-            return {}
-        facts, right = self.evidence(asked, known)
-        return calibration(self.confidence(facts), right)
-
     def _blocks(self, n: int) -> Iterator[slice]:
-        size = max(1, CELLS // max(1, len(self.vectors)))
+        size = max(1, CELLS // max(1, self.splits.n_entities))
         return (slice(start, start + size) for start in range(0, n, size))
+
+
+def reliability(asked: Queries, found: list[list[Answer]]) -> dict[str, float]:
+    """Calibration of the probabilities of answers that were found; empty where there are none."""
+    chances, right = list[float](), list[bool]()
+    for i, answers in enumerate(found):
+        truth = set(asked.answers[asked.indptr[i] : asked.indptr[i + 1]].tolist())
+        for answer in answers:
+            if answer.probability is not None:
+                chances.append(answer.probability)
+                right.append(answer.id in truth)
+    if not chances:
+        return {}
+    return calibration(torch.tensor(chances, dtype=torch.float64), torch.tensor(right))
 
 
 def answered(known: Queries, entities: Ids, relations: Ids, n: int) -> Tensor:

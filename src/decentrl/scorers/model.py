@@ -1,8 +1,7 @@
-"""The prediction model: an encoder makes entity vectors, a decoder scores triples of them."""
+"""Answers by vectors: an encoder makes vectors of entities, a decoder scores triples of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,21 +9,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
+from decentrl.graph.adjacency import Ids
+from decentrl.graph.splits import Splits
 from decentrl.nn.aggregate import gather
 from decentrl.nn.all_answers import take_root
 from decentrl.nn.decoders import make_decoder
 from decentrl.nn.distillation import SelfDistillation
 from decentrl.nn.running import ByteDropout, eval_mode
+from decentrl.scorers.base import Scorer
 from decentrl.scorers.encoder import PredictionEncoder
+from decentrl.scorers.learning import DecoderObjective
 from decentrl.scorers.registry import encoder_type
-from decentrl.views.base import INPUTS, STATES, Attention, Rows, load_weights
+from decentrl.views.base import INPUTS, STATES, Attention, Objective, Rows
 from decentrl.views.part import Part
 
 SCALE = 20.0
 """Of the scores of vectors of length 1, before training."""
 
 
-class PredictionModel(nn.Module):
+class PredictionModel(Scorer):
     """Entity vectors x from their neighbours, and a decoder over them.
 
     x = W g, where g is what the encoder makes of the neighbours. With ``model.own`` the entity's
@@ -34,9 +37,8 @@ class PredictionModel(nn.Module):
     """
 
     def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
-        super().__init__()
+        super().__init__(n_entities, n_relations, config)
         model, distillation = config.model, config.distillation
-        self.config = config
         self.distillation = self.project = self.own = self.table = None
         self.made, width = config.made, config.width
         self.encoder: PredictionEncoder = encoder_type(model.encoder)(
@@ -67,11 +69,16 @@ class PredictionModel(nn.Module):
         self.register_state_dict_post_hook(_store_encoder)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_find_encoder)  # type: ignore[no-untyped-call]
         self.encoder_parts = [self.encoder, self.project]  # learn at training.encoder_rate
-
-    def load_frozen(self, weights: Mapping[str, Tensor]) -> None:
-        """Load all weights but the tables with a row for each entity, which newcomers lack."""
+        self.width, self.memories, self.reach = width, self.encoder.memories, self.encoder.reach
         tables = [self.encoder.stored_as + name for name in self.encoder.entity_tables]
-        load_weights(self, weights, ["own", "table", *tables])
+        self.without_rows = ("own", "table", *tables)
+
+    def read(self, triples: Ids, trained_on: Ids, device: torch.device) -> Any:
+        sizes = self.n_entities, self.n_relations
+        return self.encoder.read(triples, trained_on, *sizes, device)
+
+    def objective(self, triples: Ids, view: Any, valid: Ids) -> Objective:
+        return DecoderObjective(self, triples, view, self.n_relations)
 
     def encode(self, view: Any, kept: tuple[Tensor, ...] | None = None) -> Tensor:
         """g of every entity: [n_entities, made]."""
@@ -146,15 +153,36 @@ class PredictionModel(nn.Module):
         with eval_mode(self):
             return self.encoder.attentions(part)
 
+    def ground_of(self, view: Any) -> Tensor:
+        return self.rows(view).vectors
+
+    def unknown(self, ground: Tensor, splits: Splits) -> tuple[Tensor, Tensor]:
+        """Those without a vector; of a table the rows that were never trained are no answer."""
+        none = ground.abs().amax(1) == 0
+        if self.table is None:
+            return none, none
+        return none, torch.from_numpy(~splits.seen).to(ground.device)
+
     @torch.no_grad()
-    def score_all(self, x: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
+    def relation_scores(self, ground: Tensor, heads: Tensor, tails: Tensor) -> Tensor:
+        with eval_mode(self):
+            answers = self.answers(ground)
+            scores = self.decoder.score_relations(ground[heads], answers[tails])
+            return scores[:, : self.n_relations] * self.log_scale.exp()
+
+    def grown_row(self, name: str, rows: Tensor, fresh: bool) -> Tensor:
+        # An entity that came later has no embedding of its own beside what is made of it.
+        return super().grown_row(name, rows, fresh and not (name == "own" and self.made))
+
+    @torch.no_grad()
+    def scores(self, ground: Tensor, entities: Tensor, relations: Tensor) -> Tensor:
         """Scores of all answers up to a constant of the question, with dropout off: [b, n].
 
         With ``loss.root`` distances, as in training: confidences are fitted to these.
         """
         with eval_mode(self):
-            answers = self.answers(x)
-            bias, asked = self.bias(answers), self.questions(x, entities, relations)
+            answers = self.answers(ground)
+            bias, asked = self.bias(answers), self.questions(ground, entities, relations)
             scores = asked @ answers.t()
             if bias is not None:
                 scores += bias
@@ -163,6 +191,15 @@ class PredictionModel(nn.Module):
                 assert offset is not None  # these decoders measure distances
                 take_root(scores.add_(offset[:, None]))
             return scores
+
+
+def make_scorer(n_entities: int, n_relations: int, config: PredictionConfig) -> Scorer:
+    """What answers questions by these settings: a scorer, or an encoder under a decoder."""
+    kind = encoder_type(config.model.encoder)
+    if issubclass(kind, Scorer):
+        made: Scorer = kind(n_entities, n_relations, config)
+        return made
+    return PredictionModel(n_entities, n_relations, config)
 
 
 def _store_encoder(model: PredictionModel, state: dict[str, Any], prefix: str, _: Any) -> None:

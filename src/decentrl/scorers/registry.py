@@ -1,4 +1,4 @@
-"""Encoders of prediction by their name, and how to register one from outside."""
+"""Encoders and scorers of prediction by their name, and how to register one from outside."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from decentrl.config import Encoders, PredictionConfig
-from decentrl.scorers.encoder import PredictionEncoder
 
-ENCODERS = Encoders[PredictionEncoder](
+ENCODERS = Encoders[Any](
     PredictionConfig,
     {
         "dan": "decentrl.scorers.dan.DANEncoder",
         "reflection": "decentrl.scorers.reflection.ReflectionEncoder",
         "none": "decentrl.scorers.table.Table",
+        "paths": "decentrl.scorers.paths.PathScorer",
     },
 )
 register_prediction_encoder = ENCODERS.register
-"""Class decorator; the settings are a subclass of ``PredictionEncoderSettings``."""
+"""Class decorator of an encoder or a scorer; the settings are a subclass of
+``PredictionEncoderSettings`` or of ``ScorerSettings``."""
 encoder_type: Callable[[str], Any] = ENCODERS.find

@@ -139,7 +139,8 @@ class Growth:
         (size, width), chunk = line["rows"], line["chunk"]
         rows = np.empty((size, width), np.float32)
         for start, piece in zip(range(0, size, chunk), pieces, strict=True):
-            rows[start : start + chunk] = np.frombuffer(piece, "<f4").reshape(-1, width)
+            part = rows[start : start + chunk]
+            part[:] = np.frombuffer(piece, "<f4").reshape(part.shape)
         found = cls(
             line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows, literals
         )

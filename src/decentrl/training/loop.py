@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,7 @@ def _write(run: Path, rows: Sequence[Row], mode: str) -> None:
 def _optimizer(model: nn.Module, config: Steps, warm: bool) -> Optimizer:
     """The optimizer; the model's ``encoder_parts`` learn at a share of the rate."""
     rate, share = config.learning_rate, config.encoder_rate
+    name: str = config.optimizer
     parts: Sequence[nn.Module | None] = getattr(model, "encoder_parts", ()) if share != 1 else ()
     slow = {parameter for part in parts if part is not None for parameter in part.parameters()}
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -132,9 +133,11 @@ def _optimizer(model: nn.Module, config: Steps, warm: bool) -> Optimizer:
     if slow:
         some = [parameter for parameter in learned if parameter in slow]
         groups.append({"params": some, "lr": rate * share, "share": share})
-    if config.optimizer == "adagrad":
+    if name == "adagrad":
         return torch.optim.Adagrad(groups, lr=rate)
-    if config.optimizer == "adam":
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, fused=True)
+    if name == "adam":
         return torch.optim.Adam(groups, lr=rate, fused=True)
     return RMSprop(groups, warm=warm)
 
@@ -152,9 +155,15 @@ def _one_epoch(
             group["lr"] = config.learning_rate * group["share"] * (1 - (epoch - 1) / config.epochs)
     objective.model.train()
     losses: Tensor | float = 0.0  # read once an epoch, so that a GPU need not wait
-    for batch in objective.batches(rng):
+    batches = objective.batches(rng)
+    for place, batch in enumerate(batches):
+        if config.schedule == "steps":
+            assert isinstance(batches, Sized)
+            _set_rate(optimizer, config, (epoch - 1) * len(batches) + place, len(batches))
         loss = objective.loss(batch, rng)
         loss.backward()  # type: ignore[no-untyped-call]
+        if config.clip:
+            nn.utils.clip_grad_norm_(objective.model.parameters(), config.clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses = losses + loss.detach().double()
@@ -165,3 +174,16 @@ def _one_epoch(
     if not all(map(all_finite, objective.model.parameters())):
         raise DivergedError(f"the weights are not finite after epoch {epoch}")
     return total
+
+
+def _set_rate(optimizer: Optimizer, config: Steps, done: int, epoch: int) -> None:
+    """A learning rate that grows through the warm-up and then falls from step to step, to 0.
+
+    Args:
+        done: steps taken before this one.
+        epoch: steps an epoch.
+    """
+    total = epoch * config.epochs
+    rate = min(1.0, (done + 1) / max(1, min(config.warm_up, total // 2))) * (1 - done / total)
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate * rate

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from decentrl.data.alignment_task import AlignmentTask
+from decentrl.data.called import called
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.pair_explanation import Called, in_words
 from decentrl.matching.matchers import field_matcher
@@ -50,7 +51,9 @@ def make_report(
         matcher=field_matcher(model.config.matching.matcher) if alignment else "",
         frequency=results.get("frequency"),
         confidence=results["confidence"],
-        explained=explained_matches(model, matches),
+        explained=explained_matches(model, matches)
+        if alignment
+        else explained_answers(model, answers),
         matches=results.get("matches", ()),
     )
 
@@ -87,6 +90,29 @@ def explained_matches(aligner: Any, matches: Sequence[Row]) -> list[tuple[str, l
         rest = [row for row in pool if all(row is not one for _, one in chosen)]
         chosen += [("The least sure match", row) for row in rest[-1:]]
     return [(title, in_words(aligner.explain(x["left"], x["right"]))) for title, x in chosen]
+
+
+def explained_answers(predictor: Any, answers: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """The paths to three best answers: a sure one, a doubtful one and a wrong one.
+
+    They are of questions for tails. What answers by vectors has none.
+    """
+    found = [row for row in answers if row["asked"] == "tail" and row["probability"] is not None]
+    if predictor.config.model.vectors or not found:
+        return []
+    right = sorted((x for x in found if x["correct"]), key=lambda x: -x["probability"])
+    wrong = sorted((x for x in found if not x["correct"]), key=lambda x: -x["probability"])
+    doubtful = sorted(right[1:], key=lambda x: abs(x["probability"] - 0.5))
+    kinds = (("sure", right), ("doubtful", doubtful), ("wrong", wrong))
+    explained = []
+    for kind, (row, *_) in ((kind, rows) for kind, rows in kinds if rows):
+        if row["tail"] is None:
+            continue
+        triple = {part: row[part] for part in ("head", "relation", "tail")}
+        lines = [f" {reason.share:.0%} {reason.text}" for reason in predictor.explain(**triple)]
+        question = f"{called(row, 'head')} – {row['relation']} → {called(row, 'tail')}"
+        explained.append((f"A {kind} answer: {question}", lines or ["no path gives anything"]))
+    return explained
 
 
 def _called(task: AlignmentTask, label: str) -> Called:

@@ -44,7 +44,7 @@ class Report:
     matcher: str = "csls"  # of an alignment: leads the page
     frequency: Row | None = None  # of a prediction: metrics of answering by training frequency
     confidence: Row | None = None  # ece, mean, right
-    explained: Sequence[tuple[str, Sequence[str]]] = ()  # of an alignment: headings, lines
+    explained: Sequence[tuple[str, Sequence[str]]] = ()  # headings, lines
     matches: Sequence[Row] = ()  # of an alignment: what match gives among everything
 
 
@@ -205,6 +205,7 @@ _GROUPS = {
     "direction": "By what is asked for",
     "category": "By category",
     "open world": "By what arrived after training",
+    "another graph": "Another graph with the same relations",
 }
 
 
@@ -233,6 +234,7 @@ def _prediction(report: Report) -> str:
     heads = ("Question", "Best answer", "Should be", "P(right)")
     body += verdicts("A sample of the answers", heads, samples)
     relations.sort(key=lambda row: (-row["n"], str(row["name"])))
+    body += explanations("Answers explained", report.explained)
     named = [("", [(label(row["name"]), row) for row in relations])] if relations else []
     return body + metric_table("Relation by relation", "Relation", _COLUMNS, named)
 

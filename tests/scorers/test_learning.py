@@ -1,4 +1,4 @@
-"""The objective of prediction: what a step reads, hides, compares and learns."""
+"""The objective of answers by vectors: what a step reads, hides, compares and learns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import PredictionConfig
+from decentrl.config.prediction import PredictionEncoderSettings
 from decentrl.config.shared import Distillation
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.groups import frequency_scores
@@ -23,10 +24,11 @@ from decentrl.graph.relational import RelationalView
 from decentrl.graph.view import GraphView
 from decentrl.nn.dan import NeighbourAttention
 from decentrl.nn.decoders import DECODERS
+from decentrl.scorers import learning as prediction
+from decentrl.scorers.learning import DecoderObjective
 from decentrl.scorers.model import PredictionModel
-from decentrl.training import prediction
 from decentrl.training.loop import train
-from decentrl.training.prediction import PredictionObjective
+from decentrl.training.prediction import Validation
 
 N, R, D = 12, 2, 4
 # 0 … 9 are in the training graph; 10 arrives later, nothing is ever known of 11.
@@ -62,8 +64,8 @@ def read(model: PredictionModel, triples: Ids, trained_on: Ids) -> Any:
 
 
 def objective(
-    *settings: str, triples: Ids = TRIPLES, view: Any = None, valid: Ids = NOTHING, seed: int = 0
-) -> PredictionObjective:
+    *settings: str, triples: Ids = TRIPLES, view: Any = None, seed: int = 0
+) -> DecoderObjective:
     """Of a model that is the same whatever is changed around it."""
     config = replace(configured(*settings), seed=seed)
     torch.manual_seed(0)
@@ -73,18 +75,22 @@ def objective(
             part.dropout.p = 0.0
     if view is None:
         view = read(model, TRIPLES, TRIPLES)
-    return PredictionObjective(model, triples, view, valid, R)
+    return DecoderObjective(model, triples, view, R)
 
 
-def everything(made: PredictionObjective) -> Ids:
+def validation(made: DecoderObjective, valid: Ids = VALID) -> Validation:
+    return Validation(made.model, made.view, TRIPLES, valid, R)
+
+
+def everything(made: DecoderObjective) -> Ids:
     return np.arange(len(made.queries))
 
 
-def loss_of(made: PredictionObjective, batch: Ids | None = None) -> Tensor:
+def loss_of(made: DecoderObjective, batch: Ids | None = None) -> Tensor:
     return made.loss(everything(made) if batch is None else batch, np.random.default_rng(0))
 
 
-def asked_in(made: PredictionObjective, batch: Ids) -> list[tuple[int, int, int]]:
+def asked_in(made: DecoderObjective, batch: Ids) -> list[tuple[int, int, int]]:
     """The triples of a batch as (question, relation, answer), one by one."""
     queries = made.queries
     return [
@@ -94,7 +100,7 @@ def asked_in(made: PredictionObjective, batch: Ids) -> list[tuple[int, int, int]
     ]
 
 
-def vectors_of(made: PredictionObjective) -> Tensor:
+def vectors_of(made: DecoderObjective) -> Tensor:
     return made.model.vectors(made.view, made.model.encode(made.view))
 
 
@@ -151,7 +157,7 @@ def test_a_small_graph_has_smaller_batches_but_its_steps(monkeypatch: pytest.Mon
 # The loss over answers.
 
 
-def dense_loss(made: PredictionObjective, batch: Ids, x: Tensor) -> Tensor:
+def dense_loss(made: DecoderObjective, batch: Ids, x: Tensor) -> Tensor:
     """The formula, triple by triple, among all entities of the training graph."""
     model, settings = made.model, made.config.loss
     answers, scale = model.answers(x), model.log_scale.exp()
@@ -280,7 +286,7 @@ def test_more_candidates_make_a_harder_question() -> None:
 # Hidden edges.
 
 
-def view_without(made: PredictionObjective, pairs: set[frozenset[int]]) -> Any:
+def view_without(made: DecoderObjective, pairs: set[frozenset[int]]) -> Any:
     """The view as if no triple joined these pairs; the relations around each entity stay known."""
     hidden = [frozenset((int(h), int(t))) in pairs for h, _, t in TRIPLES]
     view = read(made.model, TRIPLES[~np.array(hidden)], TRIPLES)
@@ -361,13 +367,13 @@ def test_a_share_of_these_edges_may_be_hidden(encoder: str) -> None:
 
 @made_by_neighbours
 def test_a_batch_hides_nothing_of_the_next_and_nothing_of_validation(encoder: str) -> None:
-    made = objective(f"model.encoder={encoder}", valid=VALID)
-    before, validated = loss_of(made, np.array([4])), made.validate()
+    made = objective(f"model.encoder={encoder}")
+    before, validated = loss_of(made, np.array([4])), validation(made)()
     loss_of(made)
     assert torch.equal(loss_of(made, np.array([4])), before)
-    assert made.validate() == validated
-    opened = objective(f"model.encoder={encoder}", "model.hidden=0.0", valid=VALID)
-    assert opened.validate() == validated
+    assert validation(made)() == validated
+    opened = objective(f"model.encoder={encoder}", "model.hidden=0.0")
+    assert validation(opened)() == validated
 
 
 def test_with_every_edge_hidden_nobody_knows_anything() -> None:
@@ -388,7 +394,7 @@ def test_entities_whose_every_edge_is_hidden_leave_gradients_finite(layers: int)
 # What is added to it.
 
 
-def added(setting: str, *settings: str, batch: Ids) -> tuple[PredictionObjective, Tensor]:
+def added(setting: str, *settings: str, batch: Ids) -> tuple[DecoderObjective, Tensor]:
     """What a term adds to the loss of a batch."""
     plain, more = objective(*settings), objective(*settings, setting)
     for made in (plain, more):
@@ -497,9 +503,9 @@ def test_distillation_teaches_each_asking_entity_once_and_draws_seen_ones(
 @pytest.mark.parametrize("output", ["tied", "table"])
 def test_validation_is_filtered_and_tie_aware_with_mrr_first(encoder: str, output: str) -> None:
     settings = (f"model.encoder={encoder}", f"model.output={output}", "model.dropout=0.5")
-    made = objective(*settings, valid=VALID)
+    made = objective(*settings)
     made.model.train()
-    found = made.validate()
+    found = validation(made)()
     assert made.model.training
     assert found is not None
     assert list(found) == ["mrr", "hits@1", "hits@10"]
@@ -511,7 +517,7 @@ def test_validation_is_filtered_and_tie_aware_with_mrr_first(encoder: str, outpu
     asked += [(t, r + R, h) for h, r, t in VALID.tolist()]
     means: dict[str, list[float]] = {name: [] for name in found}
     for e, r, a in asked:
-        scores = made.model.score_all(x, torch.tensor([e]), torch.tensor([r]))[0].tolist()
+        scores = made.model.scores(x, torch.tensor([e]), torch.tensor([r]))[0].tolist()
         lowest = min(scores)  # where those are who are not there yet
         scores = [score if j in SEEN else lowest for j, score in enumerate(scores)]
         rivals = [scores[j] for j in range(N) if j == a or (e, r, j) not in true]
@@ -526,18 +532,18 @@ def test_validation_is_filtered_and_tie_aware_with_mrr_first(encoder: str, outpu
 
 
 def test_without_held_out_triples_there_is_nothing_to_validate() -> None:
-    assert objective().validate() is None
+    assert validation(objective(), NOTHING)() is None
 
 
 def test_a_sample_of_the_held_out_triples_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     def validated(seed: int) -> set[tuple[int, int, int]]:
-        queries = objective(valid=TRIPLES, seed=seed).valid
+        queries = validation(objective(seed=seed), TRIPLES).valid
         rows = np.repeat(np.arange(len(queries)), queries.sizes)
         found = zip(queries.entities[rows], queries.relations[rows], queries.answers, strict=True)
         return {(int(h), int(r), int(t)) for h, r, t in found if r < R}
 
     assert validated(0) == {tuple(row) for row in TRIPLES.tolist()}
-    monkeypatch.setattr(prediction, "VALIDATED", 5)
+    monkeypatch.setattr(PredictionEncoderSettings, "validated", 5)
     assert len(validated(0)) == 5
     assert validated(0) == validated(0)
     assert validated(0) != validated(1)
@@ -605,15 +611,16 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     model = PredictionModel(30, 2, config)
     view = model.encoder.read(known, known, 30, 2, torch.device("cpu"))
     true = Queries.of(np.concatenate((known, held)), 2)
-    made = PredictionObjective(model, known, view, held, 2)
-    before = made.validate()
-    history = train(made, config.training, seed=0, validate=made.validate)
+    made = DecoderObjective(model, known, view, 2)
+    validate = Validation(model, view, known, held, 2)
+    before = validate()
+    history = train(made, config.training, seed=0, validate=validate)
     losses = [row["loss"] for row in history]
     assert np.mean(losses[-3:]) < 0.95 * losses[0]
 
     counts = frequency_scores(Queries.of(known, 2), 30)
-    guess = summary(rank_answers(lambda _, r: counts[r], made.valid, true, 30))
-    after = made.validate()
+    guess = summary(rank_answers(lambda _, r: counts[r], validate.valid, true, 30))
+    after = validate()
     assert before is not None
     assert after is not None
     assert after["mrr"] == max(row.get("valid_mrr", 0) for row in history)
