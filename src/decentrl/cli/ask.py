@@ -34,7 +34,6 @@ from decentrl.cli.options import (
 from decentrl.cli.output import TABLES, check_output
 from decentrl.cli.printers import PRINTERS, print_unfinished, relation_table
 from decentrl.config import must_have_vectors
-from decentrl.data.called import NAME, called
 from decentrl.errors import BundleError, ConfigError, InputError
 from decentrl.storage.files import put_aside
 
