@@ -76,7 +76,7 @@ def readings(aligner: Aligner, candidates: str) -> Iterator[tuple[str, str, dict
     both = torch.cat(vectors)
     offset = np.array([0, n_left])
     there = both.any(1).nonzero()[:, 0].cpu().numpy()
-    pool = Unlinked.of(n_left, len(both), task.train + offset, task.test[:0])
+    pool = Unlinked.of(n_left, task.train + offset, task.test[:0], np.arange(len(both)))
     pool = Unlinked(np.intersect1d(pool.left, there), np.intersect1d(pool.right, there))
     unknown = torch.from_numpy(task.unknown)
     for matcher in MATCHERS:

@@ -173,7 +173,10 @@ def test_files_say_what_was_asked_for(
     ("options", "says"),
     [
         (["Albani"], "the label 'Albani' is unknown; did you mean 'Albanie'"),
-        (["Albania"], "the label 'Albania' is unknown; did you mean 'Albanie'"),
+        (
+            ["Albania"],
+            "the label 'Albania' is unknown in this graph; it is in the right one: ask for",
+        ),
         (["--side", "up"], "no side 'up'; there are: left, right"),
         (["--matcher", "best"], "no matcher 'best'; there are: cosine, csls, sinkhorn"),
         (["-o", "m.xlsx"], "m.xlsx: cannot write .xlsx; use .tsv, .parquet, .nt"),

@@ -212,3 +212,13 @@ def test_quoted_cells_may_hold_other_separators(tmp_path: Path) -> None:
 def test_an_impossible_choice_is_an_error(how: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         Reading(**how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("links.tsv", "\t"), ("links.csv", ",")])
+def test_lines_below_a_header_are_counted_from_the_top(
+    tmp_path: Path, name: str, mark: str
+) -> None:
+    rows = [("source", "target"), *LINKS, ("a", "nowhere")]
+    with pytest.warns(FormatWarning):
+        table = read_table(written(tmp_path / name, rows, mark), LINK)
+    assert [table.line_of(row) for row in range(4)] == [2, 3, 4, 5]

@@ -182,6 +182,34 @@ def test_translated_names_are_those_of_the_test_links_on_both_sides(tmp_path: Pa
         read_folder(fill(tmp_path / "other", DBP15K), "x", translated=True)
 
 
+def test_a_graph_that_grows_is_its_base_and_what_arrives_in_steps(tmp_path: Path) -> None:
+    files = {
+        "base/triples_1": "0\tr\t1\n1\tr\t2\n",
+        "base/triples_2": "7\ts\t8\n8\ts\t9\n",
+        "base/train_links": "0\t7\n",
+        "base/valid_links": "1\t8\n",
+        "base/test_links": "2\t9\n",
+        "batch1/new_triples_1": "3\tr\t0\n",
+        "batch1/new_triples_2": "6\ts\t7\n",
+        "batch1/all_test_links": "2\t9\n3\t6\n",
+    }
+    task = alignment(fill(tmp_path, files, ".tsv.gz"))
+    assert [x.tolist() for x in (task.train, task.valid, task.test)] == [
+        [[0, 0]],
+        [[1, 1]],
+        [[2, 2]],
+    ]
+    assert (list(task.left.entities), list(task.right.entities)) == (
+        ["0", "1", "2"],
+        ["7", "8", "9"],
+    )
+    (((left, right), later),) = read_batches(tmp_path)
+    assert [x.parent.name for x in (left, right, later)] == ["batch1"] * 3
+    (tmp_path / "batch1" / "all_test_links.tsv.gz").unlink()
+    with pytest.raises(InputError, match="all_test_links is missing"):
+        read_batches(tmp_path)
+
+
 NEW = {"new_train": "x\tr\ty\n", "new_valid": "y\ts\tx\n", "new_test": "y\tr\tz\n"}
 
 
@@ -213,31 +241,3 @@ def test_entities_may_be_joined_later_by_auxiliary_triples(tmp_path: Path) -> No
         assert task.new_entities is not None
         assert (task.auxiliary.tolist(), task.new_entities.tolist()) == ([[2, 1, 0]], [2])
         assert (task.valid.tolist(), task.test.tolist()) == ([[1, 1, 0]], [[2, 0, 1]])
-
-
-def test_a_graph_that_grows_is_its_base_and_what_arrives_in_steps(tmp_path: Path) -> None:
-    files = {
-        "base/triples_1": "0\tr\t1\n1\tr\t2\n",
-        "base/triples_2": "7\ts\t8\n8\ts\t9\n",
-        "base/train_links": "0\t7\n",
-        "base/valid_links": "1\t8\n",
-        "base/test_links": "2\t9\n",
-        "batch1/new_triples_1": "3\tr\t0\n",
-        "batch1/new_triples_2": "6\ts\t7\n",
-        "batch1/all_test_links": "2\t9\n3\t6\n",
-    }
-    task = alignment(fill(tmp_path, files, ".tsv.gz"))
-    assert [x.tolist() for x in (task.train, task.valid, task.test)] == [
-        [[0, 0]],
-        [[1, 1]],
-        [[2, 2]],
-    ]
-    assert (list(task.left.entities), list(task.right.entities)) == (
-        ["0", "1", "2"],
-        ["7", "8", "9"],
-    )
-    (((left, right), later),) = read_batches(tmp_path)
-    assert [x.parent.name for x in (left, right, later)] == ["batch1"] * 3
-    (tmp_path / "batch1" / "all_test_links.tsv.gz").unlink()
-    with pytest.raises(InputError, match="all_test_links is missing"):
-        read_batches(tmp_path)

@@ -152,7 +152,7 @@ def test_settings_are_all_written_down(world_run: Path) -> None:
     values = tomllib.loads((world_run / "config.toml").read_text("utf-8"))
     assert set(values) == {"preset", "seed", "run", *section_names(Config)}
     assert values["run"]["dataset"] == "world"
-    assert set(asdict(Sources())) | {"data_sha256", "decentrl"} == set(values["run"])
+    assert set(asdict(Sources())) | {"data_sha256", "decentrl", "command"} == set(values["run"])
     origin, found = read_settings(world_run)
     assert found == Config.from_preset("tiny", ["training.epochs=3"])
     assert origin == Sources(dataset="world")
