@@ -128,10 +128,7 @@ def match(
     min_confidence: Annotated[
         float | None, Option(help="No match below this confidence, 0 to 1.")
     ] = None,
-    since: Annotated[
-        int | None,
-        Option(help="Entities of that side that came after the addition of this number.", min=0),
-    ] = None,
+    since: Annotated[int | None, Option(help="What came after this addition.", min=0)] = None,
     ann: Ann = False,
     language: Language = "",
     output: Annotated[
@@ -160,9 +157,8 @@ def match(
     asked: dict[str, Any] = {"top": top, "side": side, "matcher": matcher, "assign": assign}
     asked |= {"min_confidence": "fitted" if abstain else min_confidence, "ann": ann}
     asked["language"] = language
-    aligner, named = Aligner.load(run, device), entities or None
-    if since is not None:
-        named = aligner.arrived_since(since, side)
+    aligner = Aligner.load(run, device)
+    named = (entities or None) if since is None else aligner.arrived_since(since, side)
     table = aligner.match(named, **asked)
     none = table["right" if side == "left" else "left"].null_count
     written = f"{table.num_rows - none:,} matches"

@@ -243,11 +243,6 @@ class Growing:
         return model
 
     @property
-    def has_newcomers(self) -> bool:
-        """Whether there is an entity that training has not seen."""
-        return any(len(side.arrivals.new_entities()) for side in self.sides.values())
-
-    @property
     def growths(self) -> list[Growth]:
         """What was added to the trained state, the oldest first."""
         return [growth for _, growth in self.additions]

@@ -55,7 +55,8 @@ class MatchingModel(GrowingModel[AlignmentState]):
     def _judge(self, side: str, mine: Ids, theirs: Ids) -> Judge | None:
         """What says how sure matches of some entities with others are."""
         learned, growing = self.learned, self.growing
-        if learned.confidence is None or learned.newcomer is None or not growing.has_newcomers:
+        grown = any(len(graph.arrivals.new_entities()) for graph in growing.sides.values())
+        if learned.confidence is None or learned.newcomer is None or not grown:
             return learned.confidence
         return GrownConfidence(learned.confidence, learned.newcomer, growing, side, mine, theirs)
 
