@@ -25,7 +25,8 @@ def test_the_results_come_again_from_the_bundle(
     assert found["results"] == before["results"]
     shared = ("dataset", "open_world", "preset", "seed")
     assert [found[key] for key in shared] == [before[key] for key in shared]
-    assert list(found) == [*shared, "results"]
+    assert found["matches"] == before["matches"]
+    assert list(found) == [*shared, "results", "matches"]
     assert done.err == ""
 
 
