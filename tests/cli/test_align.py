@@ -147,8 +147,11 @@ def test_self_training_prints_its_rounds(
     said = f"self-training: {told['rounds']} rounds (validation Hits@1 {tried})\n"
     assert said in done.out
     sure = results["confidence"]
-    said = f"confidence: {sure['mean']:.1%} expected and {sure['right']:.1%} right among all "
-    assert said + f"entities, calibration error {sure['ece']:.3f}\n" in done.out
+    said = f"confidence: {sure['mean']:.1%} expected and {sure['right']:.1%} right among "
+    assert (
+        said + f"matches of entities in test links, calibration error {sure['ece']:.3f}\n"
+        in done.out
+    )
     assert read_settings(run)[1].self_training.rounds == 3
 
 
