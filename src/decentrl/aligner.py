@@ -54,7 +54,7 @@ __all__ = ["SIDES", "Aligner", "Assign", "Side"]
 def _rehearsed(learned: AlignmentState, fitted: Fitted) -> Confidence | None:
     """Confidence in matches of newcomers, by what had not learned from the held-out links."""
     task, config = learned.task, learned.config
-    # Strangers would have no names, by which newcomers could be told from them at once.
+    # Strangers would have no names, which alone would set them apart from newcomers.
     if fitted.first is None or not config.model.inductive or config.names.weight:
         return None
     if task.open_world:

@@ -110,7 +110,7 @@ class Predictor(GrowingModel[PredictionState]):
             start: begin with what another predictor has learned; see :meth:`refit`.
             share: of the epochs of the settings.
             on_estimate: called before training with the seconds that it will about take, where
-                these can be told.
+                these can be estimated.
         """
         started = time.perf_counter()
         held_out = self.config.training.valid if valid is None else valid

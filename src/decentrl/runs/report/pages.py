@@ -186,8 +186,8 @@ def _link_tiles(report: Report, rows: Sequence[Row], head: Row) -> list[tuple[st
         if row := _sibling(rows, head, "subset", subset):
             tiles.append((f"Hits@1, {subset}", row, "hits@1", f"of the {row['n']:,} {seen}"))
     if sure := report.confidence:
-        told = f"confidence expects {share(sure['mean'])} right, {share(sure['right'])} are"
-        tiles.append(("Calibration error", sure, "ece", told))
+        said = f"confidence expects {share(sure['mean'])} right, {share(sure['right'])} are"
+        tiles.append(("Calibration error", sure, "ece", said))
     return tiles
 
 
