@@ -111,7 +111,7 @@ def make_run(
         overwrite: replace the run in that folder; it stays until there is another.
         command: shown in the report.
         on_start: called with the task, once it is read.
-        on_estimate: called with the seconds that training will about take, where these can be estimated.
+        on_estimate: called with the seconds of training, where these can be estimated.
     """
     resume = resume and (folder / CONFIG).exists()
     if resume:  # what began the run says more
