@@ -92,7 +92,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.trials(90, 500)
+@pytest.mark.trials(50, 500)
 def test_a_malicious_bundle_is_an_answer_or_an_error(
     kind: str,
     trials: int,
@@ -121,7 +121,7 @@ def test_a_malicious_bundle_is_an_answer_or_an_error(
 
 
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.trials(50, 400)
+@pytest.mark.trials(30, 400)
 def test_a_corrupted_bundle_is_the_same_answer_or_an_error(
     kind: str,
     trials: int,

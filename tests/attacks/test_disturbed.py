@@ -20,7 +20,7 @@ def disturb(what: str, script: Any, folder: Path, trials: int, growing: dict[str
     return script("disturb.py", what, folder, trials, growing["run"], growing["later"])
 
 
-@pytest.mark.trials(26, 600)
+@pytest.mark.trials(13, 600)
 def test_full_disk(
     growing: dict[str, Path], trials: int, script: Any, tally: Any, tmp_path: Path
 ) -> None:
@@ -31,7 +31,7 @@ def test_full_disk(
     assert story["codes"]["2"] > story["trials"] / 2, story
 
 
-@pytest.mark.trials(13, 208)
+@pytest.mark.trials(7, 208)
 def test_signals(
     growing: dict[str, Path], trials: int, script: Any, tally: Any, tmp_path: Path
 ) -> None:

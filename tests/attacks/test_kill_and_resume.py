@@ -142,7 +142,7 @@ def test_stopped_after_any_epoch_of_any_stage_and_resumed(
 
 
 @pytest.mark.slow
-@pytest.mark.trials(8, 60)
+@pytest.mark.trials(4, 60)
 @pytest.mark.parametrize(
     ("preset", "chosen", "rounds"),
     [("tiny", (*SETTINGS, "model.dim=8", "training.epochs=4"), 0), ("strong", STRONG, 1)],

@@ -43,7 +43,7 @@ def old_run(align: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-@pytest.mark.trials(6, 150)
+@pytest.mark.trials(3, 150)
 def test_overwrite_killed_at_any_moment(
     trials: int,
     chance: random.Random,

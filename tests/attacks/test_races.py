@@ -58,7 +58,7 @@ def check_one_run(run: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.trials(10, 100)
+@pytest.mark.trials(5, 100)
 def test_pairs_of_commands_that_start_at_the_same_instant(
     trials: int,
     chance: random.Random,
