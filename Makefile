@@ -53,7 +53,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e '.[rdf]'
+	$(PIP) -e '.[rdf,text]'
 	touch $@
 
 $(VENV)/.dev-installed: pyproject.toml constraints.txt requirements-ci.txt | $(VENV)/bin/python
