@@ -22,7 +22,7 @@ class DANRepresentation(Representation):
     """Vectors of entities that a DAN makes of the training graph, for any model of PyKEEN.
 
     >>> pipeline(
-    ...     training=training, testing=testing, model="ERModel", model_kwargs=dict(
+    ...     training=training, testing=testing, model=ERModel, model_kwargs=dict(
     ...         interaction="distmult",
     ...         entity_representations=DANRepresentation,
     ...         entity_representations_kwargs=dict(triples_factory=training, shape=64),
@@ -64,7 +64,7 @@ class DANRepresentation(Representation):
         self._vectors: Tensor | None = None
 
     def post_parameter_update(self) -> None:
-        super().post_parameter_update()
+        super().post_parameter_update()  # type: ignore[no-untyped-call,unused-ignore]
         self._vectors = None
 
     def train(self, mode: bool = True) -> DANRepresentation:
@@ -73,7 +73,7 @@ class DANRepresentation(Representation):
         return self
 
     def _plain_forward(self, indices: Tensor | None = None) -> Tensor:
-        vectors = self._vectors
+        vectors = None if torch.is_grad_enabled() else self._vectors
         if vectors is None:
             if self.view.seen.device != self.inputs.device:
                 self.view = self.view.to(self.inputs.device)
