@@ -74,7 +74,9 @@ def test_the_vectors_are_those_of_a_dan(factories: Any) -> None:
     view = GraphView.build([triples], training.num_entities, training.num_relations, layers=2)
     expected = dan(ours.inputs, view)[-1]
     assert torch.equal(ours(None), expected)
-    assert torch.equal(ours(torch.tensor([[3, 1], [1, 3]])), expected[torch.tensor([[3, 1], [1, 3]])])
+    assert torch.equal(
+        ours(torch.tensor([[3, 1], [1, 3]])), expected[torch.tensor([[3, 1], [1, 3]])]
+    )
 
 
 def test_vectors_that_were_kept_end_with_a_change(factories: Any) -> None:
