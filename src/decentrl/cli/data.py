@@ -1,4 +1,4 @@
-"""``decentrl data list | info | split | fetch``: the datasets that have a name, and folders."""
+"""``decentrl data list | info | split | make | fetch``: datasets by name, and folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from decentrl.data.knowledge_graph import KnowledgeGraph
 
 app = Typer(
-    help="Datasets: list them, look into them, split them for the open world, fetch them.",
+    help="Datasets: list them, look into them, split them for the open world, make and fetch them.",
     no_args_is_help=True,
 )
 
@@ -116,6 +116,41 @@ def split(
         write_graph_folder(graph, output)
         new = f"{len(graph.new_entities):,} of {len(graph.graph.entities):,} entities"
     _print(f"{output}: {new} are new")
+
+
+@app.command()
+def make(
+    output: Annotated[str, Option("--output", "-o", help="The new folder.")],
+    entities: Annotated[int, Option(help="Entities of each graph in the beginning.", min=10)],
+    triples: Annotated[float, Option(help="Triples for each entity.", min=1, max=1000)] = 6.0,
+    batches: Annotated[int, Option(help="How often both graphs grow later.", min=0, max=99)] = 3,
+    seed: Annotated[int, Option(help="Seed of the pair.", min=0, max=2**32 - 1)] = 0,
+) -> None:
+    """Generate two graphs that grow, with names and all true links, of any size.
+
+    `decentrl align --dataset FOLDER` reads what is there in the beginning, `decentrl add` the
+    batches. The same numbers always give the same files.
+    """
+    import numpy as np
+
+    from decentrl.data.generated_files import write_world
+    from decentrl.data.generator import Shape, generate
+
+    shape = Shape(entities, triples, batches, seed)
+    world = generate(shape)
+    links = write_world(world, shape, output)
+    sides = (world.left, world.right)
+    table = plain_table("", "", "triples", "new entities", "links", numbers=["triples"])
+    for batch in range(batches + 1):
+        rows, new = (
+            " + ".join(f"{np.count_nonzero(getattr(side, what) == batch):,}" for side in sides)
+            for what in ("arrived", "entities")
+        )
+        place = f"batch{batch}" if batch else "base"
+        files = {name.split("/")[1]: len(x) for name, x in links.items() if place in name}
+        said = (f"{name.split('_')[0]} {n:,}" for name, n in files.items())
+        table.add_row(place, rows, new, "\n".join(said))
+    _print(table, f"Next: decentrl align --dataset {output} -o RUN")
 
 
 @app.command()
