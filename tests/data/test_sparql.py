@@ -39,6 +39,9 @@ class Server(ThreadingHTTPServer):
         self.answer: Callable[[str], tuple[int, bytes]] = self.results
         self.url = f"http://127.0.0.1:{self.server_port}/sparql"
 
+    def handle_error(self, *_: object) -> None:
+        """A client that did not wait for an answer is no news."""
+
     def results(self, query: str) -> tuple[int, bytes]:
         try:
             return 200, self.store.query(query).serialize(format=ox.QueryResultsFormat.JSON)
