@@ -149,11 +149,7 @@ def _first_line(error: HTTPError) -> str:
 def _statements(ox: Any, data: bytes, url: str, page: int) -> tuple[bytes, int, int]:
     """N-Triples of an answer, how many rows it has, and how many of these have all values."""
     try:
-        answers = ox.parse_query_results(data, ox.QueryResultsFormat.JSON)
-        if not isinstance(answers, ox.QuerySolutions):
-            raise ValueError("the answer to another kind of query")
-        variables = len(answers.variables)
-        rows = [[row[i] for i in range(variables)] for row in answers]
+        variables, rows = _rows(ox, data)
     except (SyntaxError, ValueError) as error:
         why = " ".join(str(error).split())[:200]
         raise _error(
@@ -183,6 +179,21 @@ def _statements(ox: Any, data: bytes, url: str, page: int) -> tuple[bytes, int, 
                 url, problem, "select subject, predicate and object in this order"
             ) from None
     return ox.serialize(triples, format=ox.RdfFormat.N_TRIPLES), len(rows), len(whole)
+
+
+def _rows(ox: Any, data: bytes) -> tuple[int, list[list[Any]]]:
+    """How many variables an answer has, and its rows."""
+    answers = ox.parse_query_results(data, ox.QueryResultsFormat.JSON)
+    rows = []
+    try:
+        if not isinstance(answers, ox.QuerySolutions):
+            raise ValueError("the answer to another kind of query")
+        variables = len(answers.variables)
+        for row in answers:
+            rows.append([row[i] for i in range(variables)])
+    finally:
+        del answers  # a traceback would keep it for another thread to free, which it forbids
+    return variables, rows
 
 
 def _own(ox: Any, term: Any, page: int) -> Any:
