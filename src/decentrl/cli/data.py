@@ -1,7 +1,8 @@
-"""``decentrl data list | info | split | make | fetch``: datasets by name, and folders."""
+"""``decentrl data list | info | split | make | fetch | sparql``: datasets, files, endpoints."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from typer import Argument, Option, Typer
 
 from decentrl.cli.console import plain_console, plain_table, print_json, print_lines
 from decentrl.cli.options import Json
-from decentrl.errors import ConfigError
+from decentrl.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from decentrl.data.knowledge_graph import KnowledgeGraph
@@ -181,6 +182,52 @@ def fetch(
 
         done = fetch_files(names, base_url, progress=progress, timeout=timeout)
     _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
+
+
+@app.command()
+def sparql(
+    url: Annotated[str, Argument(metavar="URL", help="The address of a SPARQL endpoint.")],
+    query: Annotated[
+        Path,
+        Option(
+            help="A file with a SELECT query of three variables (subject, predicate, object), or "
+            "of two (links)."
+        ),
+    ],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE.nt", help="The new file.")],
+    page: Annotated[int, Option(help="How many rows to ask for at a time.", min=1)] = 10_000,
+    timeout: Annotated[float, Option(help="Seconds for all of it.")] = 600,
+) -> None:
+    """Ask an endpoint for triples or links and write them to an N-Triples file.
+
+    decentrl data sparql https://query.wikidata.org/sparql --query rivers.rq -o rivers.nt
+    """
+    from decentrl.cli.console import wide_console
+    from decentrl.data.readers import read_bytes
+    from decentrl.data.sparql import ask_endpoint
+    from decentrl.storage.files import whole_files
+
+    if output.suffix != ".nt":
+        raise InputError("an endpoint's rows become N-Triples", file=output,
+                         remedy="give a name that ends in .nt")  # fmt: skip
+    if not output.parent.is_dir():
+        raise InputError("no such folder", file=output.parent, remedy="make it first")
+    try:
+        text = read_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise InputError("this is no text in UTF-8", file=query, remedy="convert it") from None
+    count = 0
+    with (
+        wide_console(stderr=True).status("asking …") as status,
+        whole_files(output) as (part,),
+        part.open("wb") as file,
+    ):
+        for block in ask_endpoint(
+            url, text, page, timeout, lambda rows: status.update(f"{rows:,} rows")
+        ):
+            file.write(block)
+            count += block.count(b"\n")
+    _print(f"{output}: {count:,} statements")
 
 
 def _facts(task: Any) -> dict[str, Any]:
