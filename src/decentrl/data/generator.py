@@ -1,7 +1,7 @@
 """Generated pairs of growing graphs, of any size, whose true links are known.
 
-One hidden world of entities and triples is seen twice. Each side knows a part of the entities, keeps
-a share of the triples between them, adds wrong ones, and calls everything by its own identifiers.
+One hidden world of entities and triples is seen twice. Each side knows a part of the entities,
+keeps a share of the triples between them, adds wrong ones, and calls all by its own identifiers.
 All of it is arrays: a million entities take seconds.
 """
 
@@ -129,7 +129,7 @@ def generate(shape: Shape) -> World:
 
 def _hidden(n: int, shape: Shape, rng: np.random.Generator) -> _Hidden:
     """Popular and rare entities in communities, and triples mostly inside these."""
-    popularity = (np.arange(n) + 10.0) ** -_SKEW
+    popularity = np.power(np.arange(10.0, n + 10.0), -_SKEW)
     rng.shuffle(popularity)
     # Sizes of communities between ten and a twentieth of all, few of them large.
     sizes = np.minimum(10 * (1 - rng.random(n // 10 + 1)) ** -0.9, max(10, n / 20)).astype(np.int64)
