@@ -14,7 +14,7 @@ from decentrl.service.served_run import ServedRun
 
 KEPT = 10
 """Best matches of each entity that are kept."""
-AHEAD = 128
+AHEAD = 32
 """Entities that are matched ahead at a time."""
 QUIET = 1.0
 """Seconds without a change after which matching ahead goes on."""
@@ -60,7 +60,7 @@ class KeptMatches:
         if self._links is not task:
             links = np.concatenate((task.train, task.valid)).tolist()
             self._counterparts = {
-                "left": {left: right for left, right in links},
+                "left": dict(links),
                 "right": {right: left for left, right in links},
             }
             self._links = task

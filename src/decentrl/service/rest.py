@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from starlette.responses import JSONResponse
 from decentrl import __version__
 from decentrl.matching.potentials import OTHER
 from decentrl.service import examples
-from decentrl.service.entities import brief, described, entity_id, search
+from decentrl.service.entities import brief, described, entity_id, search, shown
 from decentrl.service.matches import KeptMatches
 from decentrl.service.parameters import (
     LIMITS,
@@ -40,10 +41,8 @@ def about(run: ServedRun) -> dict[str, Any]:
     relations = {name or "all": list(graph.trained.relations) for name, graph in sides.items()}
     least = run.model.thresholds() if run.two_graphs else None
     results: list[Any] = []
-    try:
+    with suppress(OSError, ValueError, LookupError, TypeError):
         results = json.loads((run.folder / "results.json").read_text("utf-8"))["results"][:12]
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
     return {
         "name": run.name,
         "job": run.job,
@@ -123,16 +122,16 @@ def _found(
     graph, own = run.model.growing.sides[other], run.model.growing.sides[side]
     known = kept.known(side, id)
     ids = line["ids"]
-    shown = ids if known is None else [*ids, known]
-    labels = graph.entities.take(shown)
-    names = graph.names.shown(shown, language)
+    listed = ids if known is None else [*ids, known]
+    labels = graph.entities.take(listed)
+    names = shown(graph, listed, language)
     sure, least = line["confidence"], line["least"]
     best_counts = known is None and (least is None or (sure is not None and sure >= least))
     matches = [
         {
             "id": labels[i],
             "side": other,
-            "name": names[i] or labels[i],
+            "name": names[i],
             "rank": i + 1,
             "score": score,
             "confidence": sure if i == 0 else None,
@@ -142,13 +141,12 @@ def _found(
     ]
     counterpart = None
     if known is not None:
-        counterpart = {"id": labels[-1], "side": other, "name": names[-1] or labels[-1]}
-    (name,) = own.names.shown([id], language)
-    label = own.entities[id]
+        counterpart = {"id": labels[-1], "side": other, "name": names[-1]}
+    (name,) = shown(own, [id], language)
     return {
-        "id": label,
+        "id": own.entities[id],
         "side": side,
-        "name": name or label,
+        "name": name,
         "known": counterpart,
         "matches": matches,
         "none_below": least,
@@ -270,7 +268,7 @@ async def explain_match(
     run: Run,
     left: Id,
     right: Id,
-    shown: Annotated[int, Query(ge=0, le=50)] = 10,
+    limit: Annotated[int, Query(ge=0, le=50)] = 10,
     language: Language = "",
 ) -> JSONResponse:
     """Why two entities are a match, or are none: neighbours that both have, names, rivals.
@@ -282,7 +280,7 @@ async def explain_match(
     def find() -> dict[str, Any]:
         ends = {side: entity_id(run, side, x) for side, x in (("left", left), ("right", right))}
         labels = [run.model.growing.sides[side].entities[i] for side, i in ends.items()]
-        found = run.model.explain(*labels, shown=shown, language=language)
+        found = run.model.explain(*labels, shown=limit, language=language)
         return {**found.to_dict(), "words": str(found).split("\n")}
 
     return reply(plain(await run.ask(find)))

@@ -77,9 +77,9 @@ class Telemetry:
         lines.append("# TYPE decentrl_request_seconds histogram")
         for route, times in sorted(self._times.items()):
             label, total = f'route="{_escaped(route)}"', int(times[-1])
-            for limit, count in zip(BUCKETS, times, strict=False):
+            for limit, below in zip(BUCKETS, times, strict=False):
                 lines.append(
-                    f'decentrl_request_seconds_bucket{{{label},le="{limit}"}} {int(count)}'
+                    f'decentrl_request_seconds_bucket{{{label},le="{limit}"}} {int(below)}'
                 )
             lines.append(f'decentrl_request_seconds_bucket{{{label},le="+Inf"}} {total}')
             lines.append(f"decentrl_request_seconds_sum{{{label}}} {times[-2]:.6f}")
