@@ -109,8 +109,12 @@ def search(run: ServedRun, side: str) -> EntitySearch:
     return run.keep(f"search {side}", lambda: EntitySearch(graph))
 
 
-def entity_id(run: ServedRun, side: str, called: str) -> int:
-    """The id of an entity by its identifier, or else by its name."""
+def entity_id(run: ServedRun, side: str, called: str, near: bool = True) -> int:
+    """The id of an entity by its identifier, or else by its name.
+
+    Args:
+        near: look for near names of what is unknown, which takes a moment.
+    """
     graph = run.model.growing.sides[side]
     id = int(graph.entities.find_all([called])[0])
     if id >= 0:
@@ -122,10 +126,10 @@ def entity_id(run: ServedRun, side: str, called: str) -> int:
         some = graph.entities.take(named[:10])
         problem = f"{len(named)} entities are called {called!r}"
         raise RequestError(422, problem, "give one of their identifiers", some)
-    raise unknown(run, side, called)
+    raise unknown(run, side, called, near)
 
 
-def unknown(run: ServedRun, side: str, called: str) -> RequestError:
+def unknown(run: ServedRun, side: str, called: str, near: bool = True) -> RequestError:
     """The failure of a question about what no entity is called."""
     graphs = run.model.growing.sides
     for other, graph in graphs.items():
@@ -133,9 +137,11 @@ def unknown(run: ServedRun, side: str, called: str) -> RequestError:
             problem = f"{called!r} is unknown in the {side} graph"
             return RequestError(404, problem, f"it is in the {other} one: ask with side={other}")
     graph = graphs[side]
-    near = nearest(called[:100], chain(graph.entities, graph.names.texts.to_pylist()))
+    known = chain(graph.entities, graph.names.texts.to_pylist()) if near else ()
     where = f" in the {side} graph" if side else ""
-    return RequestError(404, f"{called!r} is unknown{where}", "ask for a near name", near)
+    similar = nearest(called[:100], known)
+    remedy = "ask for a near name" if similar else "look for it with /v1/entities?q="
+    return RequestError(404, f"{called!r} is unknown{where}", remedy, similar)
 
 
 def brief(

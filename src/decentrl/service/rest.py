@@ -13,9 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
 from decentrl import __version__
-from decentrl.matching.potentials import OTHER
 from decentrl.service import examples
-from decentrl.service.entities import brief, described, entity_id, search, shown
+from decentrl.service.entities import brief, described, entity_id, search
 from decentrl.service.matches import KeptMatches
 from decentrl.service.parameters import (
     LIMITS,
@@ -114,45 +113,6 @@ def _kept(request: Request, run: ServedRun) -> KeptMatches:
     return kept
 
 
-def _found(
-    run: ServedRun, kept: KeptMatches, side: str, id: int, line: dict[str, Any], language: str
-) -> dict[str, Any]:
-    """The matches of an entity as an answer."""
-    other = OTHER[side]
-    graph, own = run.model.growing.sides[other], run.model.growing.sides[side]
-    known = kept.known(side, id)
-    ids = line["ids"]
-    listed = ids if known is None else [*ids, known]
-    labels = graph.entities.take(listed)
-    names = shown(graph, listed, language)
-    sure, least = line["confidence"], line["least"]
-    best_counts = known is None and (least is None or (sure is not None and sure >= least))
-    matches = [
-        {
-            "id": labels[i],
-            "side": other,
-            "name": names[i],
-            "rank": i + 1,
-            "score": score,
-            "confidence": sure if i == 0 else None,
-            "chosen": ids[i] == known if known is not None else i == 0 and best_counts,
-        }
-        for i, score in enumerate(line["scores"])
-    ]
-    counterpart = None
-    if known is not None:
-        counterpart = {"id": labels[-1], "side": other, "name": names[-1]}
-    (name,) = shown(own, [id], language)
-    return {
-        "id": own.entities[id],
-        "side": side,
-        "name": name,
-        "known": counterpart,
-        "matches": matches,
-        "none_below": least,
-    }
-
-
 @router.get("/matches", responses=examples.MATCHES)
 async def get_matches(
     request: Request, run: Run, id: Id, side: Side = "", top: Top = 5, language: Language = ""
@@ -164,11 +124,7 @@ async def get_matches(
     says that there is none.
     """
     kept, which = _kept(request, run), run.side(side)
-    place = int(run.model.growing.sides[which].entities.find_all([id])[0])
-    if place < 0:
-        place = await run.ask(lambda: entity_id(run, which, id))
-    (line,) = await kept.of(which, [place], top)
-    return reply(_found(run, kept, which, place, line, language))
+    return reply(await kept.of(which, id, top, language))
 
 
 class MatchBatch(BaseModel):
@@ -186,28 +142,7 @@ class MatchBatch(BaseModel):
 async def post_matches(request: Request, run: Run, asked: MatchBatch) -> JSONResponse:
     """The best matches of many entities at once; those that are unknown have an `error`."""
     kept, which = _kept(request, run), run.side(asked.side)
-
-    def find() -> list[int]:
-        graph = run.model.growing.sides[which]
-        found: list[int] = graph.entities.find_all(asked.entities).tolist()
-        for i, place in enumerate(found):
-            if place < 0 and len(named := graph.names.find(asked.entities[i])) == 1:
-                found[i] = int(named[0])
-        return found
-
-    places = await run.ask(find)
-    there = [i for i in places if i >= 0]
-    lines = dict(zip(there, await kept.of(which, there, asked.top) if there else [], strict=True))
-    return reply(
-        {
-            "results": [
-                _found(run, kept, which, i, lines[i], asked.language)
-                if i >= 0
-                else {"id": called, "side": which, "error": f"no one entity is called {called!r}"}
-                for i, called in zip(places, asked.entities, strict=True)
-            ]
-        }
-    )
+    return reply({"results": await kept.of_all(which, asked.entities, asked.top, asked.language)})
 
 
 @router.get("/neighbours", responses=examples.NEIGHBOURS)
