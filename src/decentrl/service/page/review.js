@@ -1,0 +1,194 @@
+/* The review page: one doubtful match after the other, accepted, rejected or skipped. */
+
+import { download, reviewer } from "./api.js";
+import { announce, bar, called, card, count, el, label, percent } from "./dom.js";
+import { sideBySide } from "./entity.js";
+import { Queue } from "./queue.js";
+import { whyCard } from "./why.js";
+
+const VERDICTS = { accept: "Accepted", reject: "Rejected", skip: "Skipped" };
+const KEYS = { a: "accept", r: "reject", s: "skip", u: "undo" };
+let queue = null; // it outlives the page, so that one can look at an entity and come back
+
+export async function reviewPage(_, { run, signal }) {
+  queue = await (queue ?? new Queue()).start(signal);
+  const page = new Review(run);
+  if (queue.current) page.facts = await queue.about(queue.current);
+  page.show();
+  return { title: "Review", body: page.body, leave: () => page.leave(), ready: () => queue.ahead() };
+}
+
+class Review {
+  constructor(run) {
+    this.run = run;
+    this.top = el("div", { class: "review-top" });
+    this.pair = el("div", { class: "review-pair" });
+    this.actions = el("div", { class: "actions", role: "group", "aria-label": "Decide" });
+    this.problem = el("p", { class: "problem", role: "alert" });
+    this.body = [el("h1", { class: "hidden", tabindex: "-1" }, "Review doubtful matches"), this.top, this.problem, this.pair, this.actions];
+    this.keys = (event) => this.key(event);
+    document.addEventListener("keydown", this.keys);
+    this.buttons();
+  }
+
+  leave() {
+    document.removeEventListener("keydown", this.keys);
+  }
+
+  get mayDecide() {
+    return this.run.writable && reviewer.name && reviewer.token;
+  }
+
+  show() {
+    this.top.replaceChildren(this.progress(), ...(this.mayDecide ? [] : [this.entry()]));
+    const item = queue.current;
+    this.actions.hidden = !this.mayDecide;
+    for (const button of this.actions.querySelectorAll("[data-needs-pair]")) button.disabled = !item;
+    if (!item) {
+      this.pair.replaceChildren(this.finished());
+      return;
+    }
+    const [left, right, found] = this.facts;
+    this.pair.replaceChildren(
+      this.question(item), sideBySide(left, right, found), this.alternatives(item),
+      found ? whyCard(found, left, right) : "",
+    );
+  }
+
+  question(item) {
+    const sure = item.confidence;
+    return el("p", { class: "lead question-line" }, "Are these the same? ",
+      sure === null || sure === undefined ? null : el("span", { class: "soft" }, "Confidence ", el("b", {}, percent(sure)), bar(sure)));
+  }
+
+  alternatives(item) {
+    if (!item.alternatives?.length) return null;
+    return card("Or is it one of these?", { class: "alternatives" }, el("ul", { class: "chips" }, item.alternatives.map((other) => el("li", {},
+      el("button", { class: "chip", type: "button", dir: "auto", onclick: () => this.instead(other) }, label(called(other), 60),
+        other.confidence !== null && other.confidence !== undefined && el("span", { class: "soft" }, ` ${percent(other.confidence)}`))))));
+  }
+
+  async instead(other) {
+    await this.guarded(async () => {
+      const item = queue.instead(other);
+      this.facts = await queue.about(item);
+      this.show();
+      announce(`Now compared with ${called(other)}`);
+    });
+  }
+
+  progress() {
+    const { decided, accepted, rejected, skipped, remaining, estimated_precision: precision } = queue.progress;
+    const total = decided + remaining;
+    const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "big" }, value), note && el("dd", { class: "soft" }, note));
+    return el("section", { class: "card progress", "aria-label": "Progress" },
+      el("dl", { class: "tiles" },
+        tile("Decided", count(decided), `of ${count(total)}`), tile("Accepted", count(accepted)), tile("Rejected", count(rejected)),
+        tile("Skipped", count(skipped)),
+        tile("Precision", precision === null || precision === undefined ? "–" : percent(precision), "estimated")),
+      bar(total ? decided / total : 0),
+      el("div", { class: "progress-foot" },
+        el("span", { class: "soft" }, this.mayDecide ? ["Decided by ", el("b", { dir: "auto" }, label(reviewer.name, 40)), " ",
+          el("button", { class: "link", type: "button", onclick: () => { reviewer.token = ""; this.show(); } }, "change")] : ""),
+        el("span", { class: "exports" }, "Export ",
+          el("a", { class: "quiet", href: download("decisions/export", { format: "links" }), download: "links.tsv" }, "links"),
+          el("a", { class: "quiet", href: download("decisions/export", { format: "sssom" }), download: "decisions.sssom.tsv" }, "SSSOM"))));
+  }
+
+  /** Asks who decides. */
+  entry() {
+    if (!this.run.writable) {
+      return el("p", { class: "note card" }, "This service only reads. To decide, start it with ", el("code", {}, "--write"), " and a token.");
+    }
+    const field = (id, title, value, more) => el("div", { class: "field" }, el("label", { for: id }, title), el("input", { id, value, required: true, ...more }));
+    const begin = (event) => {
+      event.preventDefault();
+      const form = event.currentTarget;
+      reviewer.name = form.elements.reviewer.value.trim();
+      reviewer.token = form.elements.token.value.trim();
+      this.problem.textContent = "";
+      this.show();
+      this.actions.querySelector("button")?.focus();
+    };
+    return el("form", { class: "card entry", onsubmit: begin },
+      el("h2", {}, "Who decides?"),
+      el("p", { class: "soft" }, "Your name is kept with each decision. The token is the one that the service was started with; it is kept in this tab only."),
+      field("reviewer", "Your name", reviewer.name, { type: "text", autocomplete: "name", maxlength: 100 }),
+      field("token", "Token", "", { type: "password", autocomplete: "off" }),
+      el("button", { class: "primary", type: "submit" }, "Begin"));
+  }
+
+  finished() {
+    return card("Nothing is left to review", {},
+      el("p", {}, "Take the decisions in with ", el("code", {}, `decentrl refit ${this.run.name} -o NEW`),
+        ": accepted pairs become links, rejected ones are held apart."));
+  }
+
+  buttons() {
+    const button = (verdict, title, letter, pair = true) => el("button", {
+      type: "button", class: `act ${verdict}`, "aria-keyshortcuts": letter, "data-needs-pair": pair, onclick: () => this.act(verdict),
+    }, title, el("kbd", { "aria-hidden": "true" }, letter.toUpperCase()));
+    const on = el("input", { type: "checkbox", id: "keys", checked: keysOn(), onchange: (event) => keysOn(event.currentTarget.checked) });
+    this.actions.append(el("div", { class: "actions-inner" },
+      button("accept", "Accept", "a"), button("reject", "Reject", "r"), button("skip", "Skip", "s"), button("undo", "Undo", "u", false),
+      el("label", { class: "soft keys", for: "keys" }, on, "Keys")));
+  }
+
+  key(event) {
+    const verdict = KEYS[event.key.toLowerCase()];
+    const typing = event.target.closest?.("input:not([type=checkbox]), select, textarea");
+    if (!verdict || typing || !keysOn() || event.ctrlKey || event.metaKey || event.altKey || event.repeat || !this.mayDecide) return;
+    event.preventDefault();
+    this.act(verdict);
+  }
+
+  async act(verdict) {
+    if (!this.mayDecide || (verdict !== "undo" && !queue.current)) return;
+    await this.guarded(async () => {
+      const said = verdict === "undo" ? await this.undone() : await this.decided(verdict);
+      if (queue.current) this.facts = await queue.about(queue.current);
+      this.show();
+      window.scrollTo({ top: 0 });
+      announce(`${said} ${queue.current ? `Next: ${called(queue.current.left)} and ${called(queue.current.right)}` : "Nothing is left."}`);
+      queue.ahead();
+    });
+  }
+
+  async decided(verdict) {
+    const item = await queue.decide(verdict, reviewer.name);
+    return `${VERDICTS[verdict]}: ${called(item.left)} and ${called(item.right)}.`;
+  }
+
+  async undone() {
+    await queue.undo();
+    return "The last decision is taken back.";
+  }
+
+  /** One action at a time; what goes wrong is said, and a refused token is asked for again. */
+  async guarded(action) {
+    if (this.acting) return;
+    this.acting = true;
+    try {
+      await action();
+      this.problem.textContent = "";
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) {
+        reviewer.token = "";
+        this.show();
+      }
+      this.problem.textContent = error.message;
+    } finally {
+      this.acting = false;
+    }
+  }
+}
+
+/** Whether single keys decide; some who speak to their computer switch them off. */
+function keysOn(value) {
+  try {
+    if (value !== undefined) localStorage.setItem("decentrl keys", value ? "on" : "off");
+    return localStorage.getItem("decentrl keys") !== "off";
+  } catch {
+    return true;
+  }
+}
