@@ -88,6 +88,10 @@ class Store:
             self._on_disk = True  # nothing is to connect again
             self._lock.close()
 
+    def reader(self) -> Store:
+        """The same store, opened for reading."""
+        return Store(self.file.parent, self.base, grown_from=self._grown_from)
+
     def __enter__(self) -> Self:
         return self
 
