@@ -2,7 +2,7 @@
 
 import { entityRoute, get, route } from "./api.js";
 import { Combobox } from "./combobox.js";
-import { announce, bar, called, card, counted, el, label, percent } from "./dom.js";
+import { announce, bar, called, card, counted, cut, el, label, percent, scored } from "./dom.js";
 import { connect } from "./drawing.js";
 
 /** The form, and the answers where a question is in the address. */
@@ -10,13 +10,13 @@ export async function askPage(asked, { run, signal }) {
   const { head, relation, tail } = asked;
   const [known, relations] = await Promise.all([
     head || tail ? get("entity", { id: head || tail }, signal) : null,
-    run.relation_list,
+    run.relations,
   ]);
   const form = questionForm(asked, known, relations);
   const body = [el("h1", { tabindex: "-1" }, "Ask for missing triples"), form];
   if (known && relation) {
     const found = await get("predictions", { head, relation, tail: head ? "" : tail, top: 10 }, signal);
-    body.push(answersCard(found, asked, known, relations));
+    body.push(answersCard(found, asked, known));
   } else {
     body.push(el("p", { class: "soft" }, "Give a relation, and either a head or a tail; what is left out is asked for."));
   }
@@ -24,14 +24,14 @@ export async function askPage(asked, { run, signal }) {
 }
 
 function questionForm({ head, relation, tail }, known, relations) {
-  const field = (at, value) => new Combobox({ label: at, placeholder: "?", keep: true, value });
+  const field = (at, value) => new Combobox({ label: at, placeholder: "?", keep: true, sides: [""], value });
   const fields = { head: field("Head", head ? known : null), tail: field("Tail", tail && !head ? known : null) };
   // One end is asked for: choosing one empties the other.
   const only = (at, other) => { fields[at].options.pick = () => { fields[other].chosen = null; fields[other].input.value = ""; }; };
   only("head", "tail");
   only("tail", "head");
   const choice = el("select", { id: "relation", dir: "auto" }, relations.map((one) =>
-    el("option", { value: one.id, selected: one.id === relation }, called(one).slice(0, 120))));
+    el("option", { value: one, selected: one === relation }, cut(called(one), 120))));
   const problem = el("p", { class: "problem", role: "alert" });
   const submit = (event) => {
     event.preventDefault();
@@ -45,11 +45,11 @@ function questionForm({ head, relation, tail }, known, relations) {
     part("Tail", fields.tail.node, fields.tail.input.id), el("button", { class: "primary", type: "submit" }, "Ask"), problem);
 }
 
-function answersCard(found, { head, relation, tail }, known, relations) {
-  const answers = found.answers ?? found.predictions ?? found;
-  const link = relations.find((one) => one.id === relation) ?? { id: relation };
+function answersCard(found, { head, relation, tail }, known) {
+  const at = head ? "tail" : "head";
+  const answers = found.answers.map((row) => ({ ...row, id: row[at], name: row[`${at}_name`] }));
   const given = el("b", { dir: "auto" }, label(called(known), 80));
-  const middle = el("span", { dir: "auto" }, label(called(link), 80));
+  const middle = el("span", { dir: "auto" }, label(called(relation), 80));
   const title = head ? [given, " → ", middle, " → ?"] : ["? → ", middle, " → ", given];
   announce(`${counted(answers.length, "answer")}; the first is ${answers.length ? called(answers[0]) : "none"}`);
   if (!answers.length) return card(title, {}, el("p", { class: "soft" }, "There is no answer that is not in the graph already."));
@@ -60,7 +60,7 @@ function answersCard(found, { head, relation, tail }, known, relations) {
 }
 
 function answerRow(answer, triple) {
-  const sure = answer.probability ?? answer.confidence ?? null;
+  const sure = answer.probability ?? null;
   const place = el("div", { class: "paths-place" });
   const details = el("details", { class: "paths" }, el("summary", {}, "Paths", el("span", { class: "hidden" }, " to ", called(answer))), place);
   const load = async () => {
@@ -68,7 +68,7 @@ function answerRow(answer, triple) {
     place.replaceChildren(el("p", { class: "soft" }, "Looking for paths …"));
     try {
       const found = await get("explain/answer", { ...triple(answer), top: 5 });
-      place.replaceChildren(pathsList(found.paths ?? found));
+      place.replaceChildren(pathsList(found.paths));
     } catch (error) {
       place.replaceChildren(el("p", { class: "soft" }, error.message));
     }
@@ -79,7 +79,7 @@ function answerRow(answer, triple) {
     node: el("li", { class: "match answer" },
       el("span", { class: "match-name" }, el("a", { href: entityRoute(answer), dir: "auto" }, label(called(answer), 120))),
       el("span", { class: "match-sure" }, bar(sure ?? 0, sure === null ? "none" : ""),
-        el("span", { class: "number" }, sure === null ? `score ${answer.score?.toFixed(3)}` : percent(sure))),
+        el("span", { class: "number" }, sure === null ? `score ${scored(answer.score)}` : percent(sure))),
       details),
   };
 }
@@ -95,7 +95,7 @@ function drawnPath(path) {
   const along = path.steps.map((step) => ({
     from: step.forwards ? end(step, "head") : end(step, "tail"),
     to: step.forwards ? end(step, "tail") : end(step, "head"),
-    relation: step.relation_name || called(step.relation?.id ?? step.relation), forwards: step.forwards,
+    relation: called(step.relation), forwards: step.forwards,
   }));
   const nodes = [along[0].from, ...along.map((step) => step.to)].map((entity, i, all) => {
     const dot = el("span", { class: `dot ${i === 0 ? "left" : i === all.length - 1 ? "right" : ""}`, "aria-hidden": "true" });
@@ -112,5 +112,5 @@ function drawnPath(path) {
 }
 
 function end(step, at) {
-  return typeof step[at] === "object" ? step[at] : { id: step[at], name: step[`${at}_name`] };
+  return { id: step[at], name: step[`${at}_name`] };
 }

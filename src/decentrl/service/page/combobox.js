@@ -4,12 +4,21 @@ import { get } from "./api.js";
 import { announce, called, counted, cut, el, label } from "./dom.js";
 
 const PAUSE = 120; // milliseconds without a key before it asks
+const LISTED = 20;
 let made = 0;
+
+/** Entities that begin with a text; those of two graphs in turn, as each graph orders its own. */
+async function find(text, sides, signal) {
+  const limit = Math.ceil(LISTED / sides.length);
+  const found = await Promise.all(sides.map((side) => get("entities", { q: text, side, limit }, signal)));
+  const lists = found.map(({ entities }) => entities);
+  return Array.from({ length: limit }, (_, i) => lists.map((list) => list[i])).flat().filter(Boolean);
+}
 
 /**
  * @param {object} options
  *   label: what a screen reader calls the field; placeholder; hint: a text shown before the field;
- *   side: of the entities, "" for both; pick: called with the chosen entity;
+ *   sides: of the entities, [""] where there is one graph; pick: called with the chosen entity;
  *   keep: whether the chosen name stays in the field; value: the entity chosen at first.
  */
 export class Combobox {
@@ -48,7 +57,7 @@ export class Combobox {
       return;
     }
     try {
-      const { entities } = await get("entities", { q: text, side: this.options.side, limit: 20 }, this.asking.signal);
+      const entities = await find(text, this.options.sides, this.asking.signal);
       if (document.activeElement === this.input) this.open(entities);
     } catch (error) {
       if (error.name !== "AbortError") this.note(error.message);

@@ -55,6 +55,11 @@ export function percent(fraction) {
   return `${Math.round(100 * fraction)} %`;
 }
 
+/** A score, with the sign that is as wide as a digit. */
+export function scored(number) {
+  return typeof number === "number" ? number.toFixed(3).replace("-", "\u2212") : "–";
+}
+
 /** A count with separators. */
 export function count(number) {
   return Number(number ?? 0).toLocaleString("en");

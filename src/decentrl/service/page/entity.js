@@ -1,11 +1,11 @@
 /* The page of an entity, and that of a pair. */
 
 import { entityRoute, get, route } from "./api.js";
-import { bar, called, card, el, label, percent } from "./dom.js";
+import { bar, called, card, el, label, percent, scored } from "./dom.js";
 import { attributes, heading, names, triples } from "./facts.js";
 import { reasonsList, whyCard } from "./why.js";
 
-const OTHER = { left: "right", right: "left" };
+const PATIENCE = 1500; // milliseconds that the page waits for its last part
 
 /** An entity with its facts, and either its matches or the questions it can be part of. */
 export async function entityPage({ id, side }, { run, signal }) {
@@ -17,7 +17,8 @@ export async function entityPage({ id, side }, { run, signal }) {
     get("neighbours", { ...who, top: 6 }, signal).catch(without),
   ]);
   const first = matches?.matches?.[0];
-  const found = first && (await get("explain/match", pair(entity, first), signal).catch(without));
+  const found = first && get("explain/match", pair(entity, first), signal).catch(without);
+  await Promise.race([found, new Promise((done) => { setTimeout(done, PATIENCE); })]);
   const about = [
     card("", {}, names(entity), attributes(entity), triples(entity)),
     vectorCard(entity, near),
@@ -40,37 +41,49 @@ const pair = (entity, other) => (entity.side === "left" ? { left: entity.id, rig
 function matchCards(entity, matches, found) {
   if (!matches || matches.refused) return card("Best matches", {}, el("p", { class: "soft" }, matches?.refused));
   if (!matches.matches.length) return card("Best matches", {}, el("p", { class: "soft" }, "There is no candidate for it."));
-  const place = el("div", {});
-  const show = (explanation, other) => {
+  const place = el("div", { class: "place" });
+  let last = null;
+  const show = async (asked, other) => {
+    last = asked;
+    place.setAttribute("aria-busy", "true");
+    const explanation = await asked.catch(() => null); // null: the page was left
+    if (last !== asked || !explanation) return;
+    place.removeAttribute("aria-busy");
     const [left, right] = entity.side === "left" ? [entity, other] : [other, entity];
-    place.replaceChildren(explanation?.refused || !explanation
-      ? card("Why", {}, el("p", { class: "soft" }, explanation?.refused ?? ""))
+    place.replaceChildren(explanation.refused
+      ? card("Why", {}, el("p", { class: "soft" }, explanation.refused))
       : whyCard(explanation, left, right, ["Why ", label(called(other), 60)]));
   };
+  place.append(card("Why", {}, el("p", { class: "soft" }, "Looking for reasons …")));
   show(found, matches.matches[0]);
-  const choose = async (other, button) => {
+  const choose = (other, button) => {
     for (const each of button.closest("ol").querySelectorAll("button")) each.setAttribute("aria-pressed", String(each === button));
-    place.setAttribute("aria-busy", "true");
-    show(await get("explain/match", pair(entity, other)).catch(without), other);
-    place.removeAttribute("aria-busy");
+    show(get("explain/match", pair(entity, other)).catch(without), other);
   };
   return [
     card("Best matches", {},
-      matches.known && el("p", { class: "note" }, "A known link joins it to its counterpart."),
-      matches.none_below && el("p", { class: "note" }, "None of these is sure enough to be a match."),
+      el("p", { class: "note" }, howSure(matches)),
       el("ol", { class: "matches" }, matches.matches.map((other, i) => matchRow(entity, other, i, choose)))),
     place,
   ];
+}
+
+/** What is known, or found, of an entity's counterpart. */
+function howSure({ known, matches, none_below: least }) {
+  const chosen = matches.some((one) => one.chosen);
+  if (known) return ["A known link joins it to ", el("a", { href: entityRoute(known), dir: "auto" }, label(called(known), 80)), "."];
+  if (chosen) return "The first is its match.";
+  return typeof least === "number" ? `None is a match: that takes a confidence of ${percent(least)}.` : "None of these is its match.";
 }
 
 function matchRow(entity, other, i, choose) {
   const sure = other.confidence ?? null;
   return el("li", { class: other.chosen ? "match chosen" : "match" },
     el("span", { class: "match-name" },
-      el("a", { href: entityRoute(other, OTHER[entity.side]), dir: "auto" }, label(called(other), 120)),
+      el("a", { href: entityRoute(other), dir: "auto" }, label(called(other), 120)),
       other.chosen && el("span", { class: "tag good" }, "match")),
     el("span", { class: "match-sure" }, bar(sure ?? 0, sure === null ? "none" : ""),
-      el("span", { class: "number", title: "confidence" }, sure === null ? `score ${other.score?.toFixed(3)}` : percent(sure)),
+      el("span", { class: "number", title: "confidence" }, sure === null ? `score ${scored(other.score)}` : percent(sure)),
       el("span", { class: "hidden" }, sure === null ? "" : " sure")),
     el("span", { class: "match-do" },
       el("button", { class: "quiet", type: "button", "aria-pressed": String(i === 0), onclick: (event) => choose(other, event.currentTarget) },
@@ -79,8 +92,8 @@ function matchRow(entity, other, i, choose) {
 }
 
 function questionCard(entity, run) {
-  const relations = run.relation_list ?? [];
-  const link = (relation, at) => el("a", { href: route("ask", { [at]: entity.id, relation: relation.id, top: 10 }), dir: "auto" }, label(called(relation), 60));
+  const { relations } = run;
+  const link = (relation, at) => el("a", { href: route("ask", { [at]: entity.id, relation }), dir: "auto" }, label(called(relation), 60));
   return card("Ask", {},
     el("p", { class: "soft" }, "Which triples are missing? Choose a relation with this entity as its head, or as its tail."),
     el("ul", { class: "asks" }, relations.map((relation) => el("li", {},
@@ -93,17 +106,16 @@ function questionCard(entity, run) {
 /** What its vector is made of, asked when it is opened, and what is near it. */
 function vectorCard(entity, near) {
   if (!near || near.refused) return null;
-  const rows = near.neighbours ?? near.entities ?? near;
   const place = el("div", { class: "made-of" });
   const opened = async (event) => {
     if (!event.currentTarget.open || place.childElementCount) return;
     place.replaceChildren(el("p", { class: "soft" }, "…"));
     const found = await get("explain", { id: entity.id, side: entity.side }).catch(without);
-    place.replaceChildren(found.refused ? el("p", { class: "soft" }, found.refused) : reasonsList((found.reasons ?? found).slice(0, 10), entity.side));
+    place.replaceChildren(found.refused ? el("p", { class: "soft" }, found.refused) : reasonsList(found.reasons.slice(0, 10), entity.side));
   };
   return card("Its vector", {},
     el("h3", {}, "Nearest entities"),
-    el("ul", { class: "chips" }, rows.map((one) => el("li", {}, el("a", { href: entityRoute(one, one.side ?? entity.side), dir: "auto" }, label(called(one), 60))))),
+    el("ul", { class: "chips" }, near.neighbours.map((one) => el("li", {}, el("a", { href: entityRoute(one), dir: "auto" }, label(called(one), 60))))),
     el("details", { ontoggle: opened }, el("summary", {}, "What it is made of"), place));
 }
 
@@ -128,14 +140,14 @@ export async function pairPage({ left, right }, { signal }) {
 function verdict(found, right) {
   if (found.refused) return "";
   if (found.link === "known") return "A known link says that these are the same.";
-  const first = found.first && (found.first.label ?? found.first.id) === right.id;
+  const first = found.first && found.first.label === right.id;
   if (first && found.confidence !== null) return ["Each other’s candidates: a match with a confidence of ", el("b", {}, percent(found.confidence)), "."];
   return first ? "The right entity is the best candidate of the left one." : "The right entity is not the best candidate of the left one.";
 }
 
 /** The facts of both, those that both have first and marked. */
 export function sideBySide(left, right, found) {
-  const shared = (side) => new Set((found?.shared ?? []).map((one) => one[side].label ?? one[side].id));
+  const shared = (side) => new Set((found?.shared ?? []).map((one) => one[side].label));
   const panel = (entity, side) => card("", { class: `panel ${side}`, "aria-label": `${side} entity` },
     heading({ ...entity, side }, "h2"), names(entity), attributes(entity), triples({ ...entity, side }, shared(side)));
   return el("div", { class: "columns even" }, panel(left, "left"), panel(right, "right"));

@@ -6,7 +6,7 @@ import { called, card, count, counted, el, label, percent } from "./dom.js";
 export async function homePage(_, { run, signal }) {
   const matching = run.job === "alignment";
   const [some, review] = await Promise.all([
-    get("entities", { q: "", limit: 24 }, signal).catch(() => ({ entities: [] })),
+    get("entities", { side: run.sides[0], limit: 24 }, signal).catch(() => ({ entities: [] })),
     matching ? get("review", { limit: 1 }, signal).catch(() => null) : null,
   ]);
   return {
@@ -33,10 +33,10 @@ function tiles(run) {
   const tile = (name, value, note = "") => el("div", {}, el("dt", {}, name), el("dd", { class: "big" }, value), el("dd", { class: "soft" }, note));
   const numbers = entities.all !== undefined ? [tile("Entities", count(entities.all))]
     : [tile("Left entities", count(entities.left)), tile("Right entities", count(entities.right))];
-  const more = typeof relations === "number" ? [tile("Relations", count(relations))] : [];
-  const threshold = typeof run.threshold === "number" ? [tile("Threshold", percent(run.threshold), "confidence of a match")] : [];
-  return el("section", { class: "card", "aria-label": "Summary" }, el("dl", { class: "tiles" }, numbers, more, threshold,
-    tile("Additions", count(additions ?? 0), "since training"), tile("Preset", run.preset ?? "–")));
+  const named = Array.isArray(relations) ? relations : Object.values(relations).flat();
+  const threshold = typeof run.threshold === "number" ? [tile("Threshold", percent(run.threshold), "confidence that a match needs")] : [];
+  return el("section", { class: "card", "aria-label": "Summary" }, el("dl", { class: "tiles" }, numbers, tile("Relations", count(new Set(named).size)), threshold,
+    tile("Additions", count(additions ?? 0), "since training"), run.preset && tile("Preset", run.preset)));
 }
 
 function reviewCard(progress, run) {

@@ -77,7 +77,7 @@ const lostPage = () => errorPage({ status: 404, message: "There is no such page.
 
 function header() {
   const finder = new Combobox({
-    label: "Search entities by name", placeholder: "Search by name", pick: (entity) => { location.hash = entityRoute(entity); },
+    label: "Search entities by name", placeholder: "Search by name", sides: run.sides, pick: (entity) => { location.hash = entityRoute(entity); },
   });
   document.getElementById("finder").append(finder.node);
   const pages = run.job === "alignment" ? [["", "Overview"], ["review", "Review"]] : [["", "Overview"], ["ask", "Ask"]];
@@ -94,10 +94,7 @@ async function start() {
   addEventListener("scroll", () => { if (history.state) scrolled.set(history.state.visit, scrollY); }, { passive: true });
   try {
     run = await get("run");
-    if (run.job === "prediction") {
-      const { relations } = await get("relations");
-      run.relation_list = relations;
-    }
+    run.sides = Object.keys(run.entities).length > 1 ? ["left", "right"] : [""];
   } catch (error) {
     main.replaceChildren(...errorPage(error).body.filter(Boolean));
     return;

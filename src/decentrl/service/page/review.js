@@ -126,7 +126,7 @@ class Review {
 
   buttons() {
     const button = (verdict, title, letter, pair = true) => el("button", {
-      type: "button", class: `act ${verdict}`, "aria-keyshortcuts": letter, "data-needs-pair": pair, onclick: () => this.act(verdict),
+      type: "button", class: `act do-${verdict}`, "aria-keyshortcuts": letter, "data-needs-pair": pair, onclick: () => this.act(verdict),
     }, title, el("kbd", { "aria-hidden": "true" }, letter.toUpperCase()));
     const on = el("input", { type: "checkbox", id: "keys", checked: keysOn(), onchange: (event) => keysOn(event.currentTarget.checked) });
     this.actions.append(el("div", { class: "actions-inner" },

@@ -7,6 +7,7 @@ import { connect } from "./drawing.js";
 const VIEWS = { links: "links around it", names: "names", structure: "structure" };
 const BECAUSE = { known: "known link", found: "link found in training", match: "best match" };
 // Beside the hue each side and kind of line has a word or a dash of its own.
+const RELATIONS = 3; // that are named between an entity and its neighbour
 const HUES = ["first", "second", "third", "fourth"];
 
 /** A card with everything that speaks for the pair, or against it. */
@@ -59,7 +60,9 @@ function row(one) {
 
 /** Relations of the entity to its neighbour; where the neighbour is the head, an arrow says so. */
 function relations(list) {
-  return list.map((one, i) => [i ? ", " : "", one.role === "tail" ? "← " : "", label(called(one.name), 60)]);
+  const shown = list.slice(0, RELATIONS);
+  const more = list.length > RELATIONS && ` and ${list.length - RELATIONS} more`;
+  return [...shown.map((one, i) => [i ? ", " : "", one.role === "tail" ? "← " : "", label(called(one.name), 60)]), more];
 }
 
 /** What each view gives to the cosine. */
@@ -77,7 +80,7 @@ function shares(found) {
 
 /** The explanation in words; lines that begin with a space belong to the line above. */
 function words(found) {
-  const lines = Array.isArray(found.words) ? found.words : String(found.words ?? "").split("\n");
+  const lines = found.words ?? [];
   const groups = [];
   for (const line of lines.filter((text) => text.trim())) {
     if (line.startsWith(" ") && groups.length) groups.at(-1).notes.push(line.trim());
