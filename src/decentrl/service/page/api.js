@@ -3,6 +3,10 @@
 const TOKEN = "decentrl token";
 const WHO = "decentrl reviewer";
 
+/** The run that the address names, "" for the first one that is served. */
+export const chosenRun = new URLSearchParams(location.search).get("run") ?? "";
+const BASE = chosenRun ? `v1/runs/${encodeURIComponent(chosenRun)}` : "v1";
+
 /** What the service answered when it refused, in its own words. */
 export class Refused extends Error {
   constructor(status, message, near = []) {
@@ -41,7 +45,7 @@ function address(path, parameters = {}) {
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== null && value !== undefined && value !== "") query.set(name, value);
   }
-  return `v1/${path}${query.size ? `?${query}` : ""}`;
+  return `${BASE}/${path}${query.size ? `?${query}` : ""}`;
 }
 
 async function answer(response) {
@@ -66,12 +70,20 @@ export async function get(path, parameters, signal) {
   return answer(await asked(address(path, parameters), { signal, headers: { accept: "application/json" } }));
 }
 
+/** All runs that are served. */
+export const getRuns = async () => (await answer(await asked("v1/runs", {}))).runs;
+
 /** A request that changes the run, or reads with the token. */
 export async function send(method, path, body) {
   const headers = { accept: "application/json" };
   if (reviewer.token) headers.authorization = `Bearer ${reviewer.token}`;
   if (body) headers["content-type"] = "application/json";
   return answer(await asked(address(path), { method, headers, body: body && JSON.stringify(body) }));
+}
+
+/** What a promise gives, if it does so soon; undefined if it fails or takes longer. */
+export function soon(promise, milliseconds) {
+  return Promise.race([promise?.catch(() => undefined), new Promise((done) => { setTimeout(done, milliseconds); })]);
 }
 
 /** Where a file can be fetched. */

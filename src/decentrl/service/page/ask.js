@@ -1,9 +1,11 @@
 /* Questions (head, relation, ?) and (?, relation, tail), and the paths that lead to an answer. */
 
-import { entityRoute, get, route } from "./api.js";
+import { entityRoute, get, route, soon } from "./api.js";
 import { Combobox } from "./combobox.js";
 import { announce, bar, called, card, counted, cut, el, label, percent, scored } from "./dom.js";
 import { connect } from "./drawing.js";
+
+const PATIENCE = 700; // milliseconds that the page waits for the first paths
 
 /** The form, and the answers where a question is in the address. */
 export async function askPage(asked, { run, signal }) {
@@ -16,7 +18,7 @@ export async function askPage(asked, { run, signal }) {
   const body = [el("h1", { tabindex: "-1" }, "Ask for missing triples"), form];
   if (known && relation) {
     const found = await get("predictions", { head, relation, tail: head ? "" : tail, top: 10 }, signal);
-    body.push(answersCard(found, asked, known));
+    body.push(await answersCard(found, asked, known));
   } else {
     body.push(el("p", { class: "soft" }, "Give a relation, and either a head or a tail; what is left out is asked for."));
   }
@@ -45,7 +47,7 @@ function questionForm({ head, relation, tail }, known, relations) {
     part("Tail", fields.tail.node, fields.tail.input.id), el("button", { class: "primary", type: "submit" }, "Ask"), problem);
 }
 
-function answersCard(found, { head, relation, tail }, known) {
+async function answersCard(found, { head, relation, tail }, known) {
   const at = head ? "tail" : "head";
   const answers = found.answers.map((row) => ({ ...row, id: row[at], name: row[`${at}_name`] }));
   const given = el("b", { dir: "auto" }, label(called(known), 80));
@@ -55,7 +57,7 @@ function answersCard(found, { head, relation, tail }, known) {
   if (!answers.length) return card(title, {}, el("p", { class: "soft" }, "There is no answer that is not in the graph already."));
   const rows = answers.map((answer) => answerRow(answer, (one) => ({ head: head ?? one.id, relation, tail: head ? one.id : tail })));
   const list = card(title, { class: "answers" }, el("ol", { class: "matches" }, rows.map((row) => row.node)));
-  rows[0].open();
+  await rows[0].open();
   return list;
 }
 
@@ -75,7 +77,10 @@ function answerRow(answer, triple) {
   };
   details.addEventListener("toggle", () => details.open && load());
   return {
-    open: () => { details.open = true; },
+    open: async () => {
+      details.open = true;
+      await soon(load(), PATIENCE);
+    },
     node: el("li", { class: "match answer" },
       el("span", { class: "match-name" }, el("a", { href: entityRoute(answer), dir: "auto" }, label(called(answer), 120))),
       el("span", { class: "match-sure" }, bar(sure ?? 0, sure === null ? "none" : ""),

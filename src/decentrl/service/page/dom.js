@@ -88,9 +88,9 @@ function endOf(label) {
   if (!bare.includes("://") && !/^urn:/i.test(bare)) return label;
   const end = bare.split(bare.includes("://") ? /[/#]/ : /[/#:]/).pop();
   try {
-    return decodeURIComponent(end).trim() || label;
+    return decodeURIComponent(end).replaceAll("_", " ").trim() || label;
   } catch {
-    return end || label;
+    return end || label; // a stray per cent sign
   }
 }
 

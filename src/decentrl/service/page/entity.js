@@ -1,11 +1,13 @@
 /* The page of an entity, and that of a pair. */
 
-import { entityRoute, get, route } from "./api.js";
+import { entityRoute, get, route, soon } from "./api.js";
 import { bar, called, card, el, label, percent, scored } from "./dom.js";
-import { attributes, heading, names, triples } from "./facts.js";
-import { reasonsList, whyCard } from "./why.js";
+import { attributes, heading, mark, names, triples } from "./facts.js";
+import { WhyPlace, reasonsList, sharedOf } from "./why.js";
 
-const PATIENCE = 1500; // milliseconds that the page waits for its last part
+const PATIENCE = 700; // milliseconds that a page waits for its reasons
+
+let vectorless = false; // answers by paths need no vectors of entities, so nothing is near
 
 /** An entity with its facts, and either its matches or the questions it can be part of. */
 export async function entityPage({ id, side }, { run, signal }) {
@@ -14,19 +16,15 @@ export async function entityPage({ id, side }, { run, signal }) {
   const [entity, matches, near] = await Promise.all([
     get("entity", who, signal),
     matching ? get("matches", { ...who, top: 5 }, signal).catch(without) : null,
-    get("neighbours", { ...who, top: 6 }, signal).catch(without),
+    vectorless ? null : get("neighbours", { ...who, top: 6 }, signal).catch(without),
   ]);
-  const first = matches?.matches?.[0];
-  const found = first && get("explain/match", pair(entity, first), signal).catch(without);
-  await Promise.race([found, new Promise((done) => { setTimeout(done, PATIENCE); })]);
-  const about = [
-    card("", {}, names(entity), attributes(entity), triples(entity)),
-    vectorCard(entity, near),
-  ];
-  const asked = matching ? matchCards(entity, matches, found) : questionCard(entity, run);
+  vectorless ||= !matching && Boolean(near?.refused);
+  const asked = matching ? matchCards(entity, matches, signal) : { cards: questionCard(entity, run) };
+  await soon(asked.first, PATIENCE);
+  const about = [card("", {}, names(entity), attributes(entity), triples(entity)), vectorCard(entity, near)];
   return {
     title: called(entity),
-    body: [heading(entity), el("div", { class: "columns" }, el("div", {}, asked), el("div", {}, about))],
+    body: [heading(entity), el("div", { class: "columns" }, el("div", {}, asked.cards), el("div", {}, about))],
   };
 }
 
@@ -38,34 +36,25 @@ function without(error) {
 
 const pair = (entity, other) => (entity.side === "left" ? { left: entity.id, right: other.id } : { left: other.id, right: entity.id });
 
-function matchCards(entity, matches, found) {
-  if (!matches || matches.refused) return card("Best matches", {}, el("p", { class: "soft" }, matches?.refused));
-  if (!matches.matches.length) return card("Best matches", {}, el("p", { class: "soft" }, "There is no candidate for it."));
-  const place = el("div", { class: "place" });
-  let last = null;
-  const show = async (asked, other) => {
-    last = asked;
-    place.setAttribute("aria-busy", "true");
-    const explanation = await asked.catch(() => null); // null: the page was left
-    if (last !== asked || !explanation) return;
-    place.removeAttribute("aria-busy");
-    const [left, right] = entity.side === "left" ? [entity, other] : [other, entity];
-    place.replaceChildren(explanation.refused
-      ? card("Why", {}, el("p", { class: "soft" }, explanation.refused))
-      : whyCard(explanation, left, right, ["Why ", label(called(other), 60)]));
-  };
-  place.append(card("Why", {}, el("p", { class: "soft" }, "Looking for reasons …")));
-  show(found, matches.matches[0]);
+/** The matches, and the reasons for one of them: `first` is done when these are there. */
+function matchCards(entity, found, signal) {
+  const { matches } = found;
+  if (found.refused || !matches.length) {
+    return { cards: card("Best matches", {}, el("p", { class: "soft" }, found.refused ?? "There is no candidate for it.")) };
+  }
+  const why = new WhyPlace();
+  const show = (other) => why.show(get("explain/match", pair(entity, other), signal),
+    ...(entity.side === "left" ? [entity, other] : [other, entity]), ["Why ", label(called(other), 60)]);
   const choose = (other, button) => {
     for (const each of button.closest("ol").querySelectorAll("button")) each.setAttribute("aria-pressed", String(each === button));
-    show(get("explain/match", pair(entity, other)).catch(without), other);
+    show(other);
   };
-  return [
-    card("Best matches", {},
-      el("p", { class: "note" }, howSure(matches)),
-      el("ol", { class: "matches" }, matches.matches.map((other, i) => matchRow(entity, other, i, choose)))),
-    place,
-  ];
+  const first = matches.find((other) => other.chosen) ?? matches[0];
+  const rows = matches.map((other) => matchRow(entity, other, other === first, choose));
+  return {
+    first: show(first),
+    cards: [card("Best matches", {}, el("p", { class: "note" }, howSure(found)), el("ol", { class: "matches" }, rows)), why.node],
+  };
 }
 
 /** What is known, or found, of an entity's counterpart. */
@@ -76,7 +65,7 @@ function howSure({ known, matches, none_below: least }) {
   return typeof least === "number" ? `None is a match: that takes a confidence of ${percent(least)}.` : "None of these is its match.";
 }
 
-function matchRow(entity, other, i, choose) {
+function matchRow(entity, other, pressed, choose) {
   const sure = other.confidence ?? null;
   return el("li", { class: other.chosen ? "match chosen" : "match" },
     el("span", { class: "match-name" },
@@ -86,7 +75,7 @@ function matchRow(entity, other, i, choose) {
       el("span", { class: "number", title: "confidence" }, sure === null ? `score ${scored(other.score)}` : percent(sure)),
       el("span", { class: "hidden" }, sure === null ? "" : " sure")),
     el("span", { class: "match-do" },
-      el("button", { class: "quiet", type: "button", "aria-pressed": String(i === 0), onclick: (event) => choose(other, event.currentTarget) },
+      el("button", { class: "quiet", type: "button", "aria-pressed": String(pressed), onclick: (event) => choose(other, event.currentTarget) },
         "Why", el("span", { class: "hidden" }, " ", called(other))),
       el("a", { class: "quiet", href: route("match", pair(entity, other)) }, "Compare", el("span", { class: "hidden" }, " with ", called(other)))));
 }
@@ -121,34 +110,29 @@ function vectorCard(entity, near) {
 
 /** Two entities side by side. */
 export async function pairPage({ left, right }, { signal }) {
+  const asked = get("explain/match", { left, right }, signal);
   const [one, two, found] = await Promise.all([
-    get("entity", { id: left, side: "left" }, signal),
-    get("entity", { id: right, side: "right" }, signal),
-    get("explain/match", { left, right }, signal).catch(without),
+    get("entity", { id: left, side: "left" }, signal), get("entity", { id: right, side: "right" }, signal), soon(asked, PATIENCE),
   ]);
+  const compared = new Compared(one, two, asked, found);
   return {
     title: `${called(one)} – ${called(two)}`,
-    body: [
-      el("h1", { class: "hidden", tabindex: "-1" }, "Two entities side by side"),
-      el("p", { class: "lead" }, verdict(found, two)),
-      sideBySide(one, two, found),
-      found.refused ? el("p", { class: "soft" }, found.refused) : whyCard(found, one, two),
-    ],
+    body: [el("h1", { tabindex: "-1" }, "Side by side"), compared.panels, compared.why],
   };
 }
 
-function verdict(found, right) {
-  if (found.refused) return "";
-  if (found.link === "known") return "A known link says that these are the same.";
-  const first = found.first && found.first.label === right.id;
-  if (first && found.confidence !== null) return ["Each other’s candidates: a match with a confidence of ", el("b", {}, percent(found.confidence)), "."];
-  return first ? "The right entity is the best candidate of the left one." : "The right entity is not the best candidate of the left one.";
-}
-
-/** The facts of both, those that both have first and marked. */
-export function sideBySide(left, right, found) {
-  const shared = (side) => new Set((found?.shared ?? []).map((one) => one[side].label));
-  const panel = (entity, side) => card("", { class: `panel ${side}`, "aria-label": `${side} entity` },
-    heading({ ...entity, side }, "h2"), names(entity), attributes(entity), triples({ ...entity, side }, shared(side)));
-  return el("div", { class: "columns even" }, panel(left, "left"), panel(right, "right"));
+/** The facts of two entities, and the reasons; what both have is marked, and first if it is known at once. */
+export class Compared {
+  constructor(left, right, asked, found) {
+    const shared = sharedOf(found);
+    const panel = (entity, side) => card("", { class: `panel ${side}`, "aria-label": `${side} entity` },
+      heading({ ...entity, side }, "h2"), names(entity), attributes(entity), triples({ ...entity, side }, shared[side]));
+    const sides = { left: panel(left, "left"), right: panel(right, "right") };
+    this.panels = el("div", { class: "columns even" }, sides.left, sides.right);
+    const place = new WhyPlace();
+    this.why = place.node;
+    place.show(asked, left, right, "Why").then((late) => {
+      for (const [side, node] of Object.entries(sides)) mark(node, sharedOf(late)[side]);
+    });
+  }
 }

@@ -3,7 +3,9 @@
 import { entityRoute } from "./api.js";
 import { called, clean, count, counted, el, label } from "./dom.js";
 
-const FIRST = 12; // triples that are shown at once
+const RELATIONS = 12; // that are shown at once
+const EACH = 6; // triples of each of them
+const LONG = 160; // characters of a heading
 
 /** The heading of an entity: its name, its side, its identifier. */
 export function heading(entity, level = "h1") {
@@ -12,7 +14,8 @@ export function heading(entity, level = "h1") {
     el("p", { class: "soft kicker" },
       entity.side && el("span", { class: `side ${entity.side}` }, `${entity.side} graph`), " ",
       counted(entity.degree, "triple"), entity.added ? " · added after training" : ""),
-    el(level, { dir: "auto", class: "entity-name", tabindex: level === "h1" ? "-1" : null }, label(name, 300)),
+    el(level, { dir: "auto", tabindex: level === "h1" ? "-1" : null }, label(name, LONG)),
+    name.length > LONG && el("details", {}, el("summary", {}, "Whole name"), el("p", { class: "whole", dir: "auto" }, name)),
     name === entity.id ? null : el("p", { class: "identifier" }, el("code", { dir: "auto" }, label(entity.id, 300))),
   );
 }
@@ -42,7 +45,7 @@ export function attributes(entity) {
  * @param {Set<string>} shared identifiers of neighbours that the other entity has, too: they come first
  */
 export function triples(entity, shared = new Set()) {
-  const rows = (entity.triples ?? []).map((row) => ends(row));
+  const rows = (entity.triples ?? []).map(ends);
   if (!rows.length) return el("p", { class: "soft" }, "No triple is about it.");
   rows.sort((one, two) => shared.has(two.other.id) - shared.has(one.other.id));
   const groups = new Map();
@@ -50,24 +53,29 @@ export function triples(entity, shared = new Set()) {
     const key = `${row.incoming ? "<" : ">"}${row.relation}`;
     groups.set(key, [...(groups.get(key) ?? []), row]);
   }
-  const list = el("dl", { class: "triples" });
-  let shown = 0;
-  const parts = [...groups.values()].map((group) => {
-    const part = triplesOf(group, entity.side, shared);
-    if (shown >= FIRST) part.hidden = true;
-    shown += group.length;
-    return part;
-  });
-  list.append(...parts);
-  const hidden = parts.filter((part) => part.hidden);
-  return el("div", { class: "facts" }, el("h3", {}, "Triples"), list,
+  const parts = [...groups.values()].map((group) => triplesOf(group, entity.side));
+  // So many at once, of so many relations; a button shows the others.
+  const hidden = parts.flatMap((part, i) => (i < RELATIONS ? [...part.querySelectorAll("dd")].slice(EACH) : [part]));
+  for (const node of hidden) node.hidden = true;
+  const facts = el("div", { class: "facts" }, el("h3", {}, "Triples"), el("dl", { class: "triples" }, parts),
     hidden.length > 0 && more(hidden, rows.length),
     entity.more_triples > 0 && el("p", { class: "soft" }, `${count(entity.more_triples)} more triples are not listed.`));
+  mark(facts, shared);
+  return facts;
+}
+
+/** Marks the neighbours that the other entity has, too. */
+export function mark(node, shared) {
+  for (const end of node.querySelectorAll("dd")) {
+    if (!shared.has(end.neighbour) || end.classList.contains("both")) continue;
+    end.classList.add("both");
+    end.append(el("span", { class: "hidden" }, " (both have it)"));
+  }
 }
 
 function more(hidden, number) {
   return el("button", { class: "quiet", type: "button", onclick: (event) => {
-    hidden.forEach((part) => { part.hidden = false; });
+    for (const node of hidden) node.hidden = false;
     hidden[0].querySelector("a")?.focus();
     event.currentTarget.remove();
   } }, `Show all ${count(number)} triples`);
@@ -80,13 +88,13 @@ function ends(row) {
   return { incoming, relation: row.relation, other: { id: row[at], name: row[`${at}_name`] } };
 }
 
-function triplesOf(group, side, shared) {
+function triplesOf(group, side) {
   const { incoming, relation } = group[0];
+  const end = ({ other }) => Object.assign(
+    el("dd", {}, el("a", { href: entityRoute(other, side), dir: "auto" }, label(called(other), 120))), { neighbour: other.id });
   return el("div", { class: "triple-group" },
     el("dt", { dir: "auto" },
-      incoming && el("span", { class: "arrow", title: "the entity is the tail" }, "← ", el("span", { class: "hidden" }, "is tail of ")),
+      incoming && el("span", { title: "the entity is the tail" }, "← ", el("span", { class: "hidden" }, "is tail of ")),
       label(called(relation), 80)),
-    group.map(({ other }) => el("dd", { class: shared.has(other.id) ? "both" : null },
-      el("a", { href: entityRoute(other, side), dir: "auto" }, label(called(other), 120)),
-      shared.has(other.id) && el("span", { class: "hidden" }, " (both have it)"))));
+    group.map(end));
 }

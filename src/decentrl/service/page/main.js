@@ -1,9 +1,9 @@
 /* The frame: the header, and which page an address shows. */
 
-import { entityRoute, get, route } from "./api.js";
+import { entityRoute, get, getRuns, route } from "./api.js";
 import { askPage } from "./ask.js";
 import { Combobox } from "./combobox.js";
-import { called, el, label } from "./dom.js";
+import { called, cut, el, label } from "./dom.js";
 import { entityPage, pairPage } from "./entity.js";
 import { homePage } from "./home.js";
 import { reviewPage } from "./review.js";
@@ -75,13 +75,22 @@ function errorPage(error) {
 
 const lostPage = () => errorPage({ status: 404, message: "There is no such page." });
 
-function header() {
+/** A choice among the runs, where several are served. */
+function runChoice(runs) {
+  if (runs.length < 2) return null;
+  const choose = (event) => { location.assign(`?${new URLSearchParams({ run: event.currentTarget.value })}`); };
+  return el("select", { "aria-label": "Run", class: "runs", onchange: choose },
+    runs.map(({ name }) => el("option", { value: name, selected: name === run.name }, cut(name, 40))));
+}
+
+function header(runs) {
   const finder = new Combobox({
     label: "Search entities by name", placeholder: "Search by name", sides: run.sides, pick: (entity) => { location.hash = entityRoute(entity); },
   });
   document.getElementById("finder").append(finder.node);
   const pages = run.job === "alignment" ? [["", "Overview"], ["review", "Review"]] : [["", "Overview"], ["ask", "Ask"]];
-  document.getElementById("pages").append(...pages.map(([page, title]) => el("a", { href: route(page), "data-page": page }, title)));
+  document.getElementById("pages").append(...pages.map(([page, title]) => el("a", { href: route(page), "data-page": page }, title)),
+    runChoice(runs) ?? "");
   // The address belongs to the pages, so the link moves the focus by hand.
   document.getElementById("skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -92,14 +101,15 @@ function header() {
 async function start() {
   history.scrollRestoration = "manual";
   addEventListener("scroll", () => { if (history.state) scrolled.set(history.state.visit, scrollY); }, { passive: true });
+  let runs;
   try {
-    run = await get("run");
+    [run, runs] = await Promise.all([get("run"), getRuns()]);
     run.sides = Object.keys(run.entities).length > 1 ? ["left", "right"] : [""];
   } catch (error) {
     main.replaceChildren(...errorPage(error).body.filter(Boolean));
     return;
   }
-  header();
+  header(runs);
   addEventListener("hashchange", () => show());
   await show({ first: true });
 }

@@ -9,8 +9,9 @@ export class Queue {
   constructor() {
     this.waiting = [];
     this.seen = new Set();
-    this.facts = new Map();
+    this.kept = new Map();
     this.progress = null;
+    this.skipped = false; // whether skipped pairs are shown again
   }
 
   /** Starts, or goes on where it was left. */
@@ -30,26 +31,46 @@ export class Queue {
     const own = new Set(this.waiting.map((item) => key(item.left.id, item.right.id)));
     for (const item of found.items) {
       const name = key(item.left.id, item.right.id);
-      if (!item.decision && !own.has(name) && !this.seen.has(name)) this.waiting.push(item);
+      if ((this.skipped || !item.decision) && !own.has(name) && !this.seen.has(name)) this.waiting.push(item);
     }
   }
 
-  /** Everything that is shown of a pair. */
+  /** Puts what was skipped in question again. */
+  async again() {
+    this.skipped = true;
+    this.seen.clear();
+    await this.more();
+  }
+
+  /** Both entities of a pair, and the reasons, which may take longer. */
   about(item) {
-    const name = key(item.left.id, item.right.id);
-    if (!this.facts.has(name)) {
-      const facts = Promise.all([
-        get("entity", { id: item.left.id, side: "left" }), get("entity", { id: item.right.id, side: "right" }),
-        get("explain/match", { left: item.left.id, right: item.right.id }).catch(() => null),
-      ]);
-      facts.catch(() => this.facts.delete(name));
-      this.facts.set(name, facts);
-    }
-    return this.facts.get(name);
+    const { left, right } = item;
+    return this.once(["facts", item], () => Promise.all([
+      get("entity", { id: left.id, side: "left" }), get("entity", { id: right.id, side: "right" }),
+    ]));
   }
 
-  ahead() {
-    for (const item of this.waiting.slice(1, 1 + AHEAD)) this.about(item).catch(() => {});
+  why(item) {
+    return this.once(["why", item], () => get("explain/match", { left: item.left.id, right: item.right.id }));
+  }
+
+  /** What was asked for already is not asked for again, unless it failed. */
+  once([kind, item], ask) {
+    const name = `${kind} ${key(item.left.id, item.right.id)}`;
+    if (!this.kept.has(name)) {
+      const asked = ask();
+      asked.catch(() => this.kept.delete(name));
+      this.kept.set(name, asked);
+    }
+    return this.kept.get(name);
+  }
+
+  /** Asks for what comes next, the reasons only after those of the pair in question. */
+  async ahead() {
+    const [current, ...next] = this.waiting.slice(0, 1 + AHEAD);
+    if (!current) return;
+    await Promise.allSettled([...next.map((item) => this.about(item)), this.why(current)]);
+    if (next[0] && this.current === current) await this.why(next[0]).catch(() => null);
   }
 
   /** Puts another counterpart of the same left entity in question. */

@@ -1,20 +1,19 @@
 /* The review page: one doubtful match after the other, accepted, rejected or skipped. */
 
-import { download, reviewer } from "./api.js";
-import { announce, bar, called, card, count, el, label, percent } from "./dom.js";
-import { sideBySide } from "./entity.js";
+import { download, reviewer, soon } from "./api.js";
+import { announce, bar, called, card, count, counted, el, label, percent } from "./dom.js";
+import { Compared } from "./entity.js";
 import { Queue } from "./queue.js";
-import { whyCard } from "./why.js";
 
 const VERDICTS = { accept: "Accepted", reject: "Rejected", skip: "Skipped" };
 const KEYS = { a: "accept", r: "reject", s: "skip", u: "undo" };
+const PATIENCE = 300; // milliseconds that a pair waits for its reasons
 let queue = null; // it outlives the page, so that one can look at an entity and come back
 
 export async function reviewPage(_, { run, signal }) {
   queue = await (queue ?? new Queue()).start(signal);
   const page = new Review(run);
-  if (queue.current) page.facts = await queue.about(queue.current);
-  page.show();
+  await page.next();
   return { title: "Review", body: page.body, leave: () => page.leave(), ready: () => queue.ahead() };
 }
 
@@ -39,6 +38,13 @@ class Review {
     return this.run.writable && reviewer.name && reviewer.token;
   }
 
+  /** Fetches and shows the pair in question. */
+  async next() {
+    const item = queue.current;
+    if (item) [this.facts, this.found] = await Promise.all([queue.about(item), soon(queue.why(item), PATIENCE)]);
+    this.show();
+  }
+
   show() {
     this.top.replaceChildren(this.progress(), ...(this.mayDecide ? [] : [this.entry()]));
     const item = queue.current;
@@ -48,11 +54,8 @@ class Review {
       this.pair.replaceChildren(this.finished());
       return;
     }
-    const [left, right, found] = this.facts;
-    this.pair.replaceChildren(
-      this.question(item), sideBySide(left, right, found), this.alternatives(item),
-      found ? whyCard(found, left, right) : "",
-    );
+    const { panels, why } = new Compared(...this.facts, queue.why(item), this.found);
+    this.pair.replaceChildren(this.question(item), panels, this.alternatives(item) ?? "", why);
   }
 
   question(item) {
@@ -70,23 +73,23 @@ class Review {
 
   async instead(other) {
     await this.guarded(async () => {
-      const item = queue.instead(other);
-      this.facts = await queue.about(item);
-      this.show();
+      queue.instead(other);
+      await this.next();
       announce(`Now compared with ${called(other)}`);
     });
   }
 
   progress() {
-    const { decided, accepted, rejected, skipped, remaining, estimated_precision: precision } = queue.progress;
+    const { decided, accepted, rejected, skipped, remaining, estimated_precision: precision, based_on: basis } = queue.progress;
     const total = decided + remaining;
     const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "big" }, value), note && el("dd", { class: "soft" }, note));
     return el("section", { class: "card progress", "aria-label": "Progress" },
       el("dl", { class: "tiles" },
         tile("Decided", count(decided), `of ${count(total)}`), tile("Accepted", count(accepted)), tile("Rejected", count(rejected)),
         tile("Skipped", count(skipped)),
-        tile("Precision", precision === null || precision === undefined ? "–" : percent(precision), "estimated")),
+        tile("Precision", percent(precision), "estimated")),
       bar(total ? decided / total : 0),
+      basis && el("p", { class: "soft" }, `Estimated precision: ${basis}.`),
       el("div", { class: "progress-foot" },
         el("span", { class: "soft" }, this.mayDecide ? ["Decided by ", el("b", { dir: "auto" }, label(reviewer.name, 40)), " ",
           el("button", { class: "link", type: "button", onclick: () => { reviewer.token = ""; this.show(); } }, "change")] : ""),
@@ -119,7 +122,13 @@ class Review {
   }
 
   finished() {
+    const { skipped } = queue.progress;
+    const again = () => this.guarded(async () => {
+      await queue.again();
+      await this.next();
+    });
     return card("Nothing is left to review", {},
+      skipped > 0 && el("p", {}, el("button", { class: "quiet", type: "button", onclick: again }, `Look at ${counted(skipped, "skipped match", "skipped matches")} again`)),
       el("p", {}, "Take the decisions in with ", el("code", {}, `decentrl refit ${this.run.name} -o NEW`),
         ": accepted pairs become links, rejected ones are held apart."));
   }
@@ -146,8 +155,7 @@ class Review {
     if (!this.mayDecide || (verdict !== "undo" && !queue.current)) return;
     await this.guarded(async () => {
       const said = verdict === "undo" ? await this.undone() : await this.decided(verdict);
-      if (queue.current) this.facts = await queue.about(queue.current);
-      this.show();
+      await this.next();
       window.scrollTo({ top: 0 });
       announce(`${said} ${queue.current ? `Next: ${called(queue.current.left)} and ${called(queue.current.right)}` : "Nothing is left."}`);
       queue.ahead();

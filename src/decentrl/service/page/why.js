@@ -11,8 +11,38 @@ const RELATIONS = 3; // that are named between an entity and its neighbour
 const HUES = ["first", "second", "third", "fourth"];
 
 /** A card with everything that speaks for the pair, or against it. */
-export function whyCard(found, left, right, title = "Why") {
+function whyCard(found, left, right, title = "Why") {
   return card(title, { class: "why" }, shared(found, left, right), shares(found), words(found));
+}
+
+/** A place for the reasons, which may come later than the rest of a page. */
+export class WhyPlace {
+  constructor() {
+    this.node = el("div", { class: "place" });
+  }
+
+  /** Shows what is asked for, unless other reasons were asked for meanwhile; returns what was found, or null. */
+  async show(asked, left, right, title) {
+    this.last = asked;
+    this.node.setAttribute("aria-busy", "true");
+    if (!this.node.childElementCount) this.node.append(card("Why", {}, el("p", { class: "soft" }, "Looking for reasons …")));
+    let shown;
+    try {
+      shown = whyCard(await asked, left, right, title);
+    } catch (error) {
+      shown = card("Why", {}, el("p", { class: "soft" }, error.message));
+    }
+    if (this.last !== asked) return null;
+    this.node.removeAttribute("aria-busy");
+    this.node.replaceChildren(shown);
+    return asked.catch(() => null);
+  }
+}
+
+/** The neighbours that an explanation names: of the left entity, and of the right one. */
+export function sharedOf(found) {
+  const of = (side) => new Set((found?.shared ?? []).map((one) => one[side].label));
+  return { left: of("left"), right: of("right") };
 }
 
 /** The graph of neighbours that both sides have. */
