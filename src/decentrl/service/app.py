@@ -19,9 +19,9 @@ from decentrl.service.telemetry import Telemetry
 
 ABOUT = """Entities, matches and predictions of runs of decentRL.
 
-All paths are about the first run that is served; the same paths under `/v1/runs/{run}/…` are about
-another one, `/v1/runs` lists all. What changes a run needs the header `Authorization: Bearer TOKEN`.
-Failures have the body `{error, remedy?, suggestions?}`."""
+All paths are about the first run that is served; the same paths under `/v1/runs/{run}/…` are
+about another one, `/v1/runs` lists all. What changes a run needs the header
+`Authorization: Bearer TOKEN`. Failures have the body `{error, remedy?, suggestions?}`."""
 
 
 def make_app(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decentrl.data.names import Names
+from decentrl.data.names import LAST, Names
 from decentrl.data.vocabulary import Ids, nearest
 from decentrl.growth.growing_graph import GrowingGraph
-from decentrl.service.failures import Failure
+from decentrl.service.failures import RequestError
 from decentrl.service.served_run import ServedRun
 
 TRIPLES = 500
 """Triples of an entity that are listed."""
+_LAST = re.compile(LAST)
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 
 
@@ -106,8 +109,12 @@ def search(run: ServedRun, side: str) -> EntitySearch:
     return run.keep(f"search {side}", lambda: EntitySearch(graph))
 
 
-def entity_id(run: ServedRun, side: str, called: str) -> int:
-    """The id of an entity by its identifier, or else by its name."""
+def entity_id(run: ServedRun, side: str, called: str, near: bool = True) -> int:
+    """The id of an entity by its identifier, or else by its name.
+
+    Args:
+        near: look for near names of what is unknown, which takes a moment.
+    """
     graph = run.model.growing.sides[side]
     id = int(graph.entities.find_all([called])[0])
     if id >= 0:
@@ -118,21 +125,23 @@ def entity_id(run: ServedRun, side: str, called: str) -> int:
     if len(named):
         some = graph.entities.take(named[:10])
         problem = f"{len(named)} entities are called {called!r}"
-        raise Failure(422, problem, "give one of their identifiers", some)
-    raise unknown(run, side, called)
+        raise RequestError(422, problem, "give one of their identifiers", some)
+    raise unknown(run, side, called, near)
 
 
-def unknown(run: ServedRun, side: str, called: str) -> Failure:
+def unknown(run: ServedRun, side: str, called: str, near: bool = True) -> RequestError:
     """The failure of a question about what no entity is called."""
     graphs = run.model.growing.sides
     for other, graph in graphs.items():
         if other != side and (called in graph.entities or len(graph.names.find(called))):
             problem = f"{called!r} is unknown in the {side} graph"
-            return Failure(404, problem, f"it is in the {other} one: ask with side={other}")
+            return RequestError(404, problem, f"it is in the {other} one: ask with side={other}")
     graph = graphs[side]
-    near = nearest(called[:100], chain(graph.entities, graph.names.texts.to_pylist()))
+    known = chain(graph.entities, graph.names.texts.to_pylist()) if near else ()
     where = f" in the {side} graph" if side else ""
-    return Failure(404, f"{called!r} is unknown{where}", "ask for a near name", near)
+    similar = nearest(called[:100], known)
+    remedy = "ask for a near name" if similar else "look for it with /v1/entities?q="
+    return RequestError(404, f"{called!r} is unknown{where}", remedy, similar)
 
 
 def brief(
@@ -141,14 +150,19 @@ def brief(
     """Entities in a line each: id, side, name, degree, added."""
     ids = list(ids)
     graph = run.model.growing.sides[side]
-    names = graph.names.shown(ids, language)
-    labels = graph.entities.take(ids)
+    names = shown(graph, ids, language)
     degrees = degrees_of(run, side)
     new = ~graph.arrivals.is_trained(np.array(ids, np.int64))
     return [
-        {"id": label, "side": side, "name": name or label, "degree": int(degrees[i]), "added": bool(late)}
-        for i, label, name, late in zip(ids, labels, names, new, strict=True)
-    ]  # fmt: skip
+        {
+            "id": graph.entities[i],
+            "side": side,
+            "name": name,
+            "degree": int(degrees[i]),
+            "added": bool(late),
+        }
+        for i, name, late in zip(ids, names, new, strict=True)
+    ]
 
 
 def degrees_of(run: ServedRun, side: str) -> Any:
@@ -185,7 +199,8 @@ def triples_in_words(
     graph: GrowingGraph, triples: Ids, own: int, language: str
 ) -> list[dict[str, Any]]:
     """Triples about an entity: labels, names, and whether it is their head (out) or tail (in)."""
-    ends = {i: name for i, name in _named(graph, triples[:, [0, 2]].ravel().tolist(), language)}
+    ids = list(dict.fromkeys(triples[:, [0, 2]].ravel().tolist()))
+    ends = dict(zip(ids, shown(graph, ids, language), strict=True))
     arrived = {tuple(row) for row in graph.arrivals.triples.tolist()}
     return [
         {
@@ -201,8 +216,14 @@ def triples_in_words(
     ]
 
 
-def _named(graph: GrowingGraph, ids: Sequence[int], language: str) -> list[tuple[int, str]]:
-    """Ids with the name to show, or else the identifier."""
-    distinct = list(dict.fromkeys(ids))
-    names = graph.names.shown(distinct, language)
-    return [(i, name or graph.entities[i]) for i, name in zip(distinct, names, strict=True)]
+def shown(graph: GrowingGraph, ids: Sequence[int], language: str = "") -> list[str]:
+    """What entities are called on a page: their names, or what their identifiers end with."""
+    names = graph.names.shown(ids, language) if len(graph.names) else [""] * len(ids)
+    return [x or in_words(graph.entities[i]) for i, x in zip(ids, names, strict=True)]
+
+
+def in_words(label: str) -> str:
+    """What an identifier ends with, if it is an IRI, else the identifier itself."""
+    found = _LAST.match(label) if "://" in label else None
+    last = unquote(found[1] or found[2]).replace("_", " ").strip() if found else ""
+    return last or label

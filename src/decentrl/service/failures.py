@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from decentrl.errors import DecentRLError, InputError, UnknownLabelError, line_of
 
 
-class Failure(Exception):
+class RequestError(Exception):
     """A request that cannot be answered.
 
     Attributes:
@@ -49,18 +49,18 @@ class Failure(Exception):
         return JSONResponse(self.body(), self.status, self.headers)
 
 
-def busy(problem: str) -> Failure:
+def busy(problem: str) -> RequestError:
     """Too much is asked at the moment."""
-    return Failure(503, problem, "ask again in a second", headers={"Retry-After": "1"})
+    return RequestError(503, problem, "ask again in a second", headers={"Retry-After": "1"})
 
 
-def of_error(error: DecentRLError) -> Failure:
+def of_error(error: DecentRLError) -> RequestError:
     """What an error of the library means in HTTP."""
     status = 404 if isinstance(error, UnknownLabelError) else 422
     if isinstance(error, InputError):
-        return Failure(status, error.problem, error.remedy or "")
+        return RequestError(status, error.problem, error.remedy or "")
     problem, _, remedy = str(error).partition("; ")
-    return Failure(status, problem, remedy)
+    return RequestError(status, problem, remedy)
 
 
 _REMEDIES = {
@@ -77,7 +77,7 @@ def install(app: FastAPI) -> None:
     """Give every failure its body."""
 
     async def failed(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, Failure)
+        assert isinstance(error, RequestError)
         return error.response()
 
     async def refused(_: Request, error: Exception) -> JSONResponse:
@@ -87,19 +87,21 @@ def install(app: FastAPI) -> None:
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         problems = [f"{_where(x) or 'the request'}: {x.get('msg', '')}" for x in error.errors()[:3]]
-        failure = Failure(422, "; ".join(problems)[:500], "see /openapi.json for what is expected")
+        failure = RequestError(
+            422, "; ".join(problems)[:500], "see /openapi.json for what is expected"
+        )
         return failure.response()
 
     async def plain(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         remedy = _REMEDIES.get(error.status_code, "")
         status = 422 if error.status_code == 400 else error.status_code
-        return Failure(status, str(error.detail), remedy, headers=error.headers).response()
+        return RequestError(status, str(error.detail), remedy, headers=error.headers).response()
 
     async def internal(_: Request, error: Exception) -> JSONResponse:
-        return Failure(500, line_of(error)[:500]).response()
+        return RequestError(500, line_of(error)[:500]).response()
 
-    app.add_exception_handler(Failure, failed)
+    app.add_exception_handler(RequestError, failed)
     app.add_exception_handler(DecentRLError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, plain)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 
-from decentrl.service.failures import Failure, busy
+from decentrl.service.failures import RequestError, busy
 from decentrl.service.options import ServiceOptions
 
 Message = MutableMapping[str, Any]
@@ -67,7 +67,7 @@ class Guard:
         try:
             self._judge(scope, path, headers)
             body = await self._body(scope, path, headers, receive)
-        except Failure as failure:
+        except RequestError as failure:
             await failure.response()(scope, receive, answer)
             return
         self._asking += 1
@@ -79,10 +79,12 @@ class Guard:
     def _judge(self, scope: MutableMapping[str, Any], path: str, headers: dict[str, str]) -> None:
         method = str(scope["method"])
         if method not in METHODS:
-            raise Failure(405, f"no method {method[:20]!r}", headers={"Allow": ", ".join(METHODS)})
+            raise RequestError(
+                405, f"no method {method[:20]!r}", headers={"Allow": ", ".join(METHODS)}
+            )
         names = [value for name, value in scope["headers"] if name.lower() == b"host"]
         if len(names) != 1 or not self._is_ours(headers.get("host", "")):
-            raise Failure(
+            raise RequestError(
                 421,
                 "this service is not called by that name",
                 "call it by the host that it was started with, or start it with --allow-host NAME",
@@ -92,14 +94,16 @@ class Guard:
         if method in CHANGING and not is_open(path):
             origin = headers.get("origin")
             if origin is not None and origin.partition("://")[2] != headers["host"]:
-                raise Failure(403, "requests of other sites are refused")
+                raise RequestError(403, "requests of other sites are refused")
             if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                raise Failure(403, "requests of other sites are refused")
+                raise RequestError(403, "requests of other sites are refused")
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if method == "POST" and kind != "application/json":
-                raise Failure(415, "the body is not JSON", "send Content-Type: application/json")
+                raise RequestError(
+                    415, "the body is not JSON", "send Content-Type: application/json"
+                )
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise Failure(415, "compressed bodies are not read", "send it as it is")
+            raise RequestError(415, "compressed bodies are not read", "send it as it is")
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this service; a name of others that leads here does not."""
@@ -124,7 +128,7 @@ class Guard:
         """The whole body, if it is not too long and comes in time."""
         long = path.endswith(BATCHES) or is_open(path)
         most = self._limits.batch_body if long else self._limits.body
-        large = Failure(
+        large = RequestError(
             413,
             f"the body is longer than {most:,} bytes",
             "ask in parts",
@@ -139,7 +143,7 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Failure(400, "the request was not finished")
+                        raise RequestError(400, "the request was not finished")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
@@ -147,7 +151,7 @@ class Guard:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            raise Failure(
+            raise RequestError(
                 408, "the request came too slowly", headers={"Connection": "close"}
             ) from None
 
@@ -187,10 +191,10 @@ def _with_headers(
 def check_token(token: str | None, authorization: str) -> None:
     """Raise unless a request may change something; in the same time whatever it brings."""
     if token is None:
-        raise Failure(403, "this service is read-only", "start it with --write")
+        raise RequestError(403, "this service is read-only", "start it with --write")
     kind, _, given = authorization.partition(" ")
     same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     if kind.lower() != "bearer" or not same:
         problem = "the token is wrong" if authorization else "a token is needed"
         remedy = "send the header Authorization: Bearer TOKEN"
-        raise Failure(401, problem, remedy, headers={"WWW-Authenticate": "Bearer"})
+        raise RequestError(401, problem, remedy, headers={"WWW-Authenticate": "Bearer"})

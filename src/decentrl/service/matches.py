@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from decentrl.data.vocabulary import Ids
 from decentrl.matching.potentials import OTHER
+from decentrl.service.asking import TOGETHER
+from decentrl.service.entities import entity_id, shown
+from decentrl.service.failures import RequestError
 from decentrl.service.served_run import ServedRun
 
 KEPT = 10
 """Best matches of each entity that are kept."""
-AHEAD = 128
+AHEAD = 32
 """Entities that are matched ahead at a time."""
 QUIET = 1.0
 """Seconds without a change after which matching ahead goes on."""
@@ -38,21 +42,33 @@ class KeptMatches:
 
     # Asking
 
-    async def of(self, side: str, ids: Sequence[int], top: int) -> list[dict[str, Any]]:
-        """For each entity: ids, scores, the confidence of the first, and the least that counts."""
-        if top > KEPT:
-            return await self._run.ask(
-                lambda: self._find(side, ids, top).lines(range(len(ids)), top)
-            )
-        if len(ids) == 1:
-            if (kept := self._current(side)) is not None and kept.has(ids[0]):
-                return kept.lines(ids, top)
-            line = await self._run.ask_together(
-                ("match", side), ids[0], lambda items: self._answer(side, items)
-            )
-            return [line | {name: line[name][:top] for name in ("ids", "scores")}]
-        lines = await self._run.ask(lambda: self._answer(side, ids))
-        return [line | {name: line[name][:top] for name in ("ids", "scores")} for line in lines]
+    async def of(self, side: str, called: str, top: int, language: str) -> dict[str, Any]:
+        """The matches of an entity, as an answer."""
+        run = self._run
+        if (kept := self._current(side)) is not None and top <= KEPT:
+            # Nothing to compute: no thread has to be waited for.
+            with suppress(IndexError):  # what another thread takes back just now
+                place = int(run.model.growing.sides[side].entities.find_all([called])[0])
+                if place >= 0 and kept.has(place):
+                    return self._in_words(side, place, kept.line(place, top), language)
+        found: dict[str, Any] | RequestError = await run.ask_together(
+            ("match", side, top, language),
+            called,
+            lambda items: self._answer(side, items, top, language),
+        )
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    async def of_all(
+        self, side: str, called: Sequence[str], top: int, language: str
+    ) -> list[dict[str, Any]]:
+        """The matches of many entities, as answers; of what is unknown the failure."""
+        found = await self._run.ask(lambda: self._answer(side, called, top, language))
+        return [
+            {"id": name, "side": side, **x.body()} if isinstance(x, RequestError) else x
+            for name, x in zip(called, found, strict=True)
+        ]
 
     def known(self, side: str, id: int) -> int | None:
         """The counterpart that a known link gives an entity."""
@@ -60,7 +76,7 @@ class KeptMatches:
         if self._links is not task:
             links = np.concatenate((task.train, task.valid)).tolist()
             self._counterparts = {
-                "left": {left: right for left, right in links},
+                "left": dict(links),
                 "right": {right: left for left, right in links},
             }
             self._links = task
@@ -76,12 +92,62 @@ class KeptMatches:
 
     # In the asking thread
 
-    def _answer(self, side: str, ids: Sequence[int]) -> list[dict[str, Any]]:
-        kept = self._now(side)
-        missing = np.unique([i for i in ids if not kept.has(i)])
-        if len(missing):
-            kept.put(missing, self._find(side, missing, KEPT))
-        return kept.lines(ids, KEPT)
+    def _answer(
+        self, side: str, called: Sequence[str], top: int, language: str
+    ) -> list[dict[str, Any] | RequestError]:
+        """An answer, or a failure, for each entity."""
+        places: list[int | RequestError] = []
+        for name in called:
+            try:
+                places.append(entity_id(self._run, side, name, near=len(called) <= TOGETHER))
+            except RequestError as failure:
+                places.append(failure)
+        ids = [i for i in places if isinstance(i, int)]
+        if top > KEPT:
+            distinct = np.unique(np.array(ids, np.int64))
+            found = self._find(side, distinct, top) if ids else _Kept(0, top)
+            lines = {int(i): found.line(k, top) for k, i in enumerate(distinct)}
+        else:
+            kept = self._now(side)
+            missing = np.unique(np.array([i for i in ids if not kept.has(i)], np.int64))
+            if len(missing):
+                kept.put(missing, self._find(side, missing, KEPT))
+            lines = {i: kept.line(i, top) for i in ids}
+        return [
+            self._in_words(side, i, lines[i], language) if isinstance(i, int) else i for i in places
+        ]
+
+    def _in_words(self, side: str, id: int, line: Line, language: str) -> dict[str, Any]:
+        """The matches of an entity, with labels and names."""
+        sides, other = self._run.model.growing.sides, OTHER[side]
+        graph, own, known = sides[other], sides[side], self.known(side, id)
+        listed = line.ids if known is None else [*line.ids, known]
+        names, (name,) = shown(graph, listed, language), shown(own, [id], language)
+        sure, least = line.confidence, line.least
+        counts = known is None and (least is None or (sure is not None and sure >= least))
+        matches = [
+            {
+                "id": graph.entities[place],
+                "side": other,
+                "name": names[i],
+                "rank": i + 1,
+                "score": score,
+                "confidence": sure if i == 0 else None,
+                "chosen": place == known if known is not None else i == 0 and counts,
+            }
+            for i, (place, score) in enumerate(zip(line.ids, line.scores, strict=True))
+        ]
+        counterpart = None
+        if known is not None:
+            counterpart = {"id": graph.entities[known], "side": other, "name": names[-1]}
+        return {
+            "id": own.entities[id],
+            "side": side,
+            "name": name,
+            "known": counterpart,
+            "matches": matches,
+            "none_below": least,
+        }
 
     def _find(self, side: str, ids: Sequence[int] | Ids, top: int) -> _Kept:
         """The best matches of some entities."""
@@ -155,20 +221,26 @@ class _Kept:
         self.confidence[ids], self.least[ids] = found.confidence, found.least
         self.done[ids] = True
 
-    def lines(self, ids: Sequence[int] | range, top: int) -> list[dict[str, Any]]:
-        """As Python objects."""
-        found = []
-        for i in ids:
-            there = self.ids[i, :top] >= 0
-            found.append(
-                {
-                    "ids": self.ids[i, :top][there].tolist(),
-                    "scores": self.scores[i, :top][there].tolist(),
-                    "confidence": _number(self.confidence[i]),
-                    "least": _number(self.least[i]),
-                }
-            )
-        return found
+    def line(self, place: int, top: int) -> Line:
+        """What is kept of an entity, as Python objects."""
+        there = self.ids[place, :top] >= 0
+        return Line(
+            self.ids[place, :top][there].tolist(),
+            self.scores[place, :top][there].tolist(),
+            _number(self.confidence[place]),
+            _number(self.least[place]),
+        )
+
+
+class Line(NamedTuple):
+    """Matches of an entity: ids and scores, best first, the confidence in the first, and the
+    least that counts.
+    """
+
+    ids: list[int]
+    scores: list[float]
+    confidence: float | None
+    least: float | None
 
 
 def _number(value: np.float32) -> float | None:

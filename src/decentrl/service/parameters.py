@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 from starlette.responses import JSONResponse
 
-from decentrl.service.failures import Failure
+from decentrl.service.failures import RequestError
 from decentrl.service.guard import check_token
 from decentrl.service.options import Limits
 from decentrl.service.served_run import ServedRun
@@ -22,7 +22,7 @@ def served(request: Request) -> ServedRun:
     if name is None:
         return next(iter(runs.values()))
     if name not in runs:
-        raise Failure(404, f"no run {str(name)[:100]!r} is served", "see /v1/runs", list(runs))
+        raise RequestError(404, f"no run {str(name)[:100]!r} is served", "see /v1/runs", list(runs))
     return runs[name]
 
 
@@ -59,13 +59,15 @@ def reply(content: Any, status: int = 200) -> JSONResponse:
 def alignment(run: ServedRun) -> ServedRun:
     """The run, if it is one of alignment."""
     if not run.two_graphs:
-        raise Failure(422, "this run completes one graph; it has no matches", "ask /v1/predictions")
+        raise RequestError(
+            422, "this run completes one graph; it has no matches", "ask /v1/predictions"
+        )
     return run
 
 
 def prediction(run: ServedRun) -> ServedRun:
     """The run, if it is one of prediction."""
     if run.two_graphs:
-        raise Failure(422, "this run aligns two graphs; it answers no such question",
+        raise RequestError(422, "this run aligns two graphs; it answers no such question",
                       "ask /v1/matches")  # fmt: skip
     return run

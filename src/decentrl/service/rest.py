@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
 from decentrl import __version__
-from decentrl.matching.potentials import OTHER
 from decentrl.service import examples
 from decentrl.service.entities import brief, described, entity_id, search
 from decentrl.service.matches import KeptMatches
@@ -40,10 +40,8 @@ def about(run: ServedRun) -> dict[str, Any]:
     relations = {name or "all": list(graph.trained.relations) for name, graph in sides.items()}
     least = run.model.thresholds() if run.two_graphs else None
     results: list[Any] = []
-    try:
+    with suppress(OSError, ValueError, LookupError, TypeError):
         results = json.loads((run.folder / "results.json").read_text("utf-8"))["results"][:12]
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
     return {
         "name": run.name,
         "job": run.job,
@@ -115,46 +113,6 @@ def _kept(request: Request, run: ServedRun) -> KeptMatches:
     return kept
 
 
-def _found(
-    run: ServedRun, kept: KeptMatches, side: str, id: int, line: dict[str, Any], language: str
-) -> dict[str, Any]:
-    """The matches of an entity as an answer."""
-    other = OTHER[side]
-    graph, own = run.model.growing.sides[other], run.model.growing.sides[side]
-    known = kept.known(side, id)
-    ids = line["ids"]
-    shown = ids if known is None else [*ids, known]
-    labels = graph.entities.take(shown)
-    names = graph.names.shown(shown, language)
-    sure, least = line["confidence"], line["least"]
-    best_counts = known is None and (least is None or (sure is not None and sure >= least))
-    matches = [
-        {
-            "id": labels[i],
-            "side": other,
-            "name": names[i] or labels[i],
-            "rank": i + 1,
-            "score": score,
-            "confidence": sure if i == 0 else None,
-            "chosen": ids[i] == known if known is not None else i == 0 and best_counts,
-        }
-        for i, score in enumerate(line["scores"])
-    ]
-    counterpart = None
-    if known is not None:
-        counterpart = {"id": labels[-1], "side": other, "name": names[-1] or labels[-1]}
-    (name,) = own.names.shown([id], language)
-    label = own.entities[id]
-    return {
-        "id": label,
-        "side": side,
-        "name": name or label,
-        "known": counterpart,
-        "matches": matches,
-        "none_below": least,
-    }
-
-
 @router.get("/matches", responses=examples.MATCHES)
 async def get_matches(
     request: Request, run: Run, id: Id, side: Side = "", top: Top = 5, language: Language = ""
@@ -166,11 +124,7 @@ async def get_matches(
     says that there is none.
     """
     kept, which = _kept(request, run), run.side(side)
-    place = int(run.model.growing.sides[which].entities.find_all([id])[0])
-    if place < 0:
-        place = await run.ask(lambda: entity_id(run, which, id))
-    (line,) = await kept.of(which, [place], top)
-    return reply(_found(run, kept, which, place, line, language))
+    return reply(await kept.of(which, id, top, language))
 
 
 class MatchBatch(BaseModel):
@@ -188,28 +142,7 @@ class MatchBatch(BaseModel):
 async def post_matches(request: Request, run: Run, asked: MatchBatch) -> JSONResponse:
     """The best matches of many entities at once; those that are unknown have an `error`."""
     kept, which = _kept(request, run), run.side(asked.side)
-
-    def find() -> list[int]:
-        graph = run.model.growing.sides[which]
-        found: list[int] = graph.entities.find_all(asked.entities).tolist()
-        for i, place in enumerate(found):
-            if place < 0 and len(named := graph.names.find(asked.entities[i])) == 1:
-                found[i] = int(named[0])
-        return found
-
-    places = await run.ask(find)
-    there = [i for i in places if i >= 0]
-    lines = dict(zip(there, await kept.of(which, there, asked.top) if there else [], strict=True))
-    return reply(
-        {
-            "results": [
-                _found(run, kept, which, i, lines[i], asked.language)
-                if i >= 0
-                else {"id": called, "side": which, "error": f"no one entity is called {called!r}"}
-                for i, called in zip(places, asked.entities, strict=True)
-            ]
-        }
-    )
+    return reply({"results": await kept.of_all(which, asked.entities, asked.top, asked.language)})
 
 
 @router.get("/neighbours", responses=examples.NEIGHBOURS)
@@ -270,7 +203,7 @@ async def explain_match(
     run: Run,
     left: Id,
     right: Id,
-    shown: Annotated[int, Query(ge=0, le=50)] = 10,
+    limit: Annotated[int, Query(ge=0, le=50)] = 10,
     language: Language = "",
 ) -> JSONResponse:
     """Why two entities are a match, or are none: neighbours that both have, names, rivals.
@@ -282,7 +215,7 @@ async def explain_match(
     def find() -> dict[str, Any]:
         ends = {side: entity_id(run, side, x) for side, x in (("left", left), ("right", right))}
         labels = [run.model.growing.sides[side].entities[i] for side, i in ends.items()]
-        found = run.model.explain(*labels, shown=shown, language=language)
+        found = run.model.explain(*labels, shown=limit, language=language)
         return {**found.to_dict(), "words": str(found).split("\n")}
 
     return reply(plain(await run.ask(find)))

@@ -8,7 +8,6 @@ it does what other processes add. So asking goes on while an addition is made.
 from __future__ import annotations
 
 import threading
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.growth.learned import STORE
 from decentrl.runs.sources import load_model
 from decentrl.service.asking import Worker
-from decentrl.service.failures import Failure
+from decentrl.service.failures import RequestError
 from decentrl.service.options import Limits
 from decentrl.storage.bundle import bundle_folder
 from decentrl.storage.store_file import FILE as STORE_FILE
@@ -50,8 +49,10 @@ class ServedRun:
     ) -> None:
         self.folder, self.name, self.limits = folder, folder.resolve().name, limits or Limits()
         self._device, self._stamp = device, self._stamp_now()
-        self.writer: Any = load_model(folder, device, durable=True) if write else None
-        self.model: Any = self.writer.reader() if write else load_model(folder, device)
+        self.model: Any = load_model(folder, device, durable=write)
+        self.writer: Any = None
+        if write:
+            self.writer, self.model = self.model, self.model.reader()
         self.two_graphs = len(self.model.growing.sides) > 1
         self.version = 0
         self._kept: dict[str, tuple[Any, Any]] = {}
@@ -85,7 +86,9 @@ class ServedRun:
         if side not in sides:
             problem = f"no side {side!r}"
             names = " or ".join(filter(None, sides))
-            raise Failure(422, problem, f"give {names}" if names else "leave it out: one graph")
+            raise RequestError(
+                422, problem, f"give {names}" if names else "leave it out: one graph"
+            )
         return side
 
     # Asking
@@ -189,7 +192,7 @@ class ServedRun:
     async def change(self, work: Callable[[Any], T]) -> T:
         """What ``work`` does with the model that writes; it is on disk when this returns."""
         if self.writer is None:
-            raise Failure(403, "this service is read-only", "start it with --write")
+            raise RequestError(403, "this service is read-only", "start it with --write")
         found = await self._changer.do(lambda: work(self.writer))
         self.wake()
         return found
@@ -200,11 +203,6 @@ class ServedRun:
         self._changer.stop()
         for model in filter(None, (self.writer, self.model)):
             model.close()
-
-    # About it
-
-    def config_preset(self) -> str:
-        return str(getattr(self.model.config, "preset", ""))
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:
@@ -230,10 +228,3 @@ def open_runs(folders: list[Path], *, write: bool, limits: Limits) -> dict[str, 
             run.close()
         raise
     return found
-
-
-def described(folder: Path) -> dict[str, Any]:
-    """What the settings of a run say."""
-    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections import defaultdict
@@ -12,6 +13,7 @@ from typing import Any, TextIO
 
 from decentrl.service.guard import App, Message, Receive, Send
 
+_RUN = re.compile(r"^.*/v1/runs/[^/]+/")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SHOWN = 300
 """Characters of a path that are written."""
@@ -48,7 +50,7 @@ class Telemetry:
         return counted
 
     def _note(self, scope: Mapping[str, Any], status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        route = _RUN.sub("/v1/runs/{run}/", scope["path"]) if "route" in scope else "other"
         method = scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 8 else "-"
         self._counts[route, method, status] += 1
         times = self._times.setdefault(route, [0.0] * (len(BUCKETS) + 2))
@@ -77,9 +79,9 @@ class Telemetry:
         lines.append("# TYPE decentrl_request_seconds histogram")
         for route, times in sorted(self._times.items()):
             label, total = f'route="{_escaped(route)}"', int(times[-1])
-            for limit, count in zip(BUCKETS, times, strict=False):
+            for limit, below in zip(BUCKETS, times, strict=False):
                 lines.append(
-                    f'decentrl_request_seconds_bucket{{{label},le="{limit}"}} {int(count)}'
+                    f'decentrl_request_seconds_bucket{{{label},le="{limit}"}} {int(below)}'
                 )
             lines.append(f'decentrl_request_seconds_bucket{{{label},le="+Inf"}} {total}')
             lines.append(f"decentrl_request_seconds_sum{{{label}}} {times[-2]:.6f}")
