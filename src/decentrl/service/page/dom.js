@@ -50,14 +50,14 @@ export function announce(text) {
 /** A probability as people read it; 0 % and 100 % only if they are exact. */
 export function percent(fraction) {
   if (fraction === null || fraction === undefined) return "–";
-  if (fraction > 0 && fraction < 0.005) return "< 1 %";
-  if (fraction < 1 && fraction > 0.995) return "> 99 %";
-  return `${Math.round(100 * fraction)} %`;
+  if (fraction > 0 && fraction < 0.005) return "<\u00a01\u00a0%";
+  if (fraction < 1 && fraction > 0.995) return ">\u00a099\u00a0%";
+  return `${Math.round(100 * fraction)}\u00a0%`;
 }
 
 /** A score, with the sign that is as wide as a digit. */
 export function scored(number) {
-  return typeof number === "number" ? number.toFixed(3).replace("-", "\u2212") : "–";
+  return typeof number === "number" ? number.toFixed(3).replace(/^-(0\.0*)$/, "$1").replace("-", "\u2212") : "–";
 }
 
 /** A count with separators. */

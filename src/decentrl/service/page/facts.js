@@ -42,12 +42,12 @@ export function attributes(entity) {
 
 /**
  * The triples of an entity, grouped by relation and direction.
- * @param {Set<string>} shared identifiers of neighbours that the other entity has, too: they come first
+ * @param {Set<string>?} shared beside another entity: identifiers of neighbours that the other entity has, too: they come first
  */
-export function triples(entity, shared = new Set()) {
+export function triples(entity, shared = null) {
   const rows = (entity.triples ?? []).map(ends);
   if (!rows.length) return el("p", { class: "soft" }, "No triple is about it.");
-  rows.sort((one, two) => shared.has(two.other.id) - shared.has(one.other.id));
+  if (shared) rows.sort((one, two) => shared.has(two.other.id) - shared.has(one.other.id));
   const groups = new Map();
   for (const row of rows) {
     const key = `${row.incoming ? "<" : ">"}${row.relation}`;
@@ -57,10 +57,10 @@ export function triples(entity, shared = new Set()) {
   // So many at once, of so many relations; a button shows the others.
   const hidden = parts.flatMap((part, i) => (i < RELATIONS ? [...part.querySelectorAll("dd")].slice(EACH) : [part]));
   for (const node of hidden) node.hidden = true;
-  const facts = el("div", { class: "facts" }, el("h3", {}, "Triples"), el("dl", { class: "triples" }, parts),
+  const facts = el("div", { class: "facts" }, el("h3", {}, "Triples", shared && el("span", { class: "both-key" }, "both have it")), el("dl", { class: "triples" }, parts),
     hidden.length > 0 && more(hidden, rows.length),
     entity.more_triples > 0 && el("p", { class: "soft" }, `${count(entity.more_triples)} more triples are not listed.`));
-  mark(facts, shared);
+  if (shared) mark(facts, shared);
   return facts;
 }
 

@@ -51,11 +51,11 @@ class Review {
     this.actions.hidden = !this.mayDecide;
     for (const button of this.actions.querySelectorAll("[data-needs-pair]")) button.disabled = !item;
     if (!item) {
-      this.pair.replaceChildren(this.finished());
+      this.pair.replaceChildren(this.finished(), this.about());
       return;
     }
     const { panels, why } = new Compared(...this.facts, queue.why(item), this.found);
-    this.pair.replaceChildren(this.question(item), panels, this.alternatives(item) ?? "", why);
+    this.pair.replaceChildren(this.question(item), panels, this.alternatives(item) ?? "", why, this.about());
   }
 
   question(item) {
@@ -80,22 +80,27 @@ class Review {
   }
 
   progress() {
-    const { decided, accepted, rejected, skipped, remaining, estimated_precision: precision, based_on: basis } = queue.progress;
+    const { decided, accepted, rejected, skipped, remaining, estimated_precision: precision } = queue.progress;
     const total = decided + remaining;
-    const tile = (name, value, note) => el("div", {}, el("dt", {}, name), el("dd", { class: "big" }, value), note && el("dd", { class: "soft" }, note));
-    return el("section", { class: "card progress", "aria-label": "Progress" },
-      el("dl", { class: "tiles" },
-        tile("Decided", count(decided), `of ${count(total)}`), tile("Accepted", count(accepted)), tile("Rejected", count(rejected)),
-        tile("Skipped", count(skipped)),
-        tile("Precision", percent(precision), "estimated")),
-      bar(total ? decided / total : 0),
-      basis && el("p", { class: "soft" }, `Estimated precision: ${basis}.`),
-      el("div", { class: "progress-foot" },
-        el("span", { class: "soft" }, this.mayDecide ? ["Decided by ", el("b", { dir: "auto" }, label(reviewer.name, 40)), " ",
-          el("button", { class: "link", type: "button", onclick: () => { reviewer.token = ""; this.show(); } }, "change")] : ""),
-        el("span", { class: "exports" }, "Export ",
-          el("a", { class: "quiet", href: download("decisions/export", { format: "links" }), download: "links.tsv" }, "links"),
-          el("a", { class: "quiet", href: download("decisions/export", { format: "sssom" }), download: "decisions.sssom.tsv" }, "SSSOM"))));
+    const number = (value, words) => el("li", {}, el("b", {}, value), ` ${words}`);
+    return el("section", { class: "card progress", "aria-label": "Progress" }, bar(total ? decided / total : 0),
+      el("ul", { class: "counts" }, number(count(decided), `of ${count(total)} decided`), number(count(accepted), "accepted"),
+        number(count(rejected), "rejected"), number(count(skipped), "skipped"), number(percent(precision), "estimated precision")));
+  }
+
+  /** Who decides, what the estimate is made of, and the files of what was decided. */
+  about() {
+    const change = () => {
+      reviewer.token = "";
+      this.show();
+      this.top.querySelector("input")?.focus();
+    };
+    const file = (format, title, name) => el("a", { class: "quiet", href: download("decisions/export", { format }), download: name }, title);
+    return card("This review", { class: "about" },
+      this.mayDecide && el("p", {}, "Decided by ", el("b", { dir: "auto" }, label(reviewer.name, 40)), ". ",
+        el("button", { class: "link", type: "button", onclick: change }, "Change")),
+      queue.progress.based_on && el("p", {}, `The estimated precision is of all matches that are accepted or sure enough: ${queue.progress.based_on}.`),
+      el("p", { class: "exports" }, "Export the decisions: ", file("links", "links", "links.tsv"), file("sssom", "SSSOM", "decisions.sssom.tsv")));
   }
 
   /** Asks who decides. */
@@ -177,14 +182,15 @@ class Review {
     if (this.acting) return;
     this.acting = true;
     try {
-      await action();
       this.problem.textContent = "";
+      await action();
     } catch (error) {
-      if (error.status === 401 || error.status === 403) {
+      this.problem.textContent = error.status === 401 ? "The token is not the right one." : error.message;
+      if (error.status === 401) {
         reviewer.token = "";
         this.show();
+        this.top.querySelector("#token")?.focus();
       }
-      this.problem.textContent = error.message;
     } finally {
       this.acting = false;
     }
