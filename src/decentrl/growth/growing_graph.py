@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -166,6 +167,19 @@ class GrowingGraph:
         """The parts of rows that were computed after training, [k, width] each, by name."""
         rows = [self.rows[i] for i in ids.tolist()]
         return model.split(torch.stack(rows) if rows else torch.zeros(0, model.width))
+
+    def fork(self) -> GrowingGraph:
+        """A copy that may grow apart from this one, as long as this one stays as it is.
+
+        Both share the vectors there are; those that come are written behind them.
+        """
+        self._with_room()
+        self.has_vector()
+        _ = self._trained_keys, self.literals
+        other = copy(self)
+        other.entities, other.arrivals = self.entities.copy(), self.arrivals.fork()
+        other._literals, other.rows = list(self._literals), dict(self.rows)
+        return other
 
     # Additions
 
@@ -333,6 +347,15 @@ class Growing:
             "without_vector": len(without),
             "for_example": graph.entities.take(without[:5]),
         }
+
+    def fork(self) -> Growing:
+        """A copy in memory that may grow apart from this one, as long as this one stays."""
+        for graph in self.sides.values() if self.model.reads_two_hops else ():
+            _ = graph.arrivals.dropped  # made once, for all copies
+        other = copy(self)
+        other.store, other.durable, other.additions = None, False, list(self.additions)
+        other.sides = {side: graph.fork() for side, graph in self.sides.items()}
+        return other
 
     def undo(self) -> Addition:
         """Remove the last addition."""

@@ -14,6 +14,7 @@ from decentrl.service.guard import App, Guard
 from decentrl.service.matches import KeptMatches
 from decentrl.service.options import ServiceOptions
 from decentrl.service.page_files import page_routes
+from decentrl.service.reconcile import routes
 from decentrl.service.served_run import ServedRun
 from decentrl.service.telemetry import Telemetry
 
@@ -44,6 +45,8 @@ def make_app(
     for router in (rest.router, changes.router):
         app.include_router(router, prefix="/v1")
         app.include_router(router, prefix="/v1/runs/{run}", include_in_schema=False)
+    app.include_router(routes.router, prefix="/reconcile")
+    app.include_router(routes.router, prefix="/v1/runs/{run}/reconcile", include_in_schema=False)
     app.router.routes.extend(page_routes())
     for run in runs.values():
         run.wake()
