@@ -42,7 +42,7 @@ function questionForm({ head, relation, tail }, known, relations) {
     if (at) location.hash = route("ask", { [at]: fields[at].chosen.id, relation: choice.value });
   };
   const part = (title, control, target) => el("div", { class: "question-part" }, el("label", { for: target }, title), control);
-  return el("form", { class: "card question", onsubmit: submit },
+  return el("form", { class: "card question", "aria-label": "Question", onsubmit: submit },
     part("Head", fields.head.node, fields.head.input.id), part("Relation", choice, "relation"),
     part("Tail", fields.tail.node, fields.tail.input.id), el("button", { class: "primary", type: "submit" }, "Ask"), problem);
 }

@@ -45,6 +45,7 @@ async function show({ first = false } = {}) {
   shown = next;
   busy.classList.remove("on");
   main.replaceChildren(...next.body.flat(9).filter(Boolean));
+  main.dataset.shown = location.hash;
   document.title = `${next.title} – ${run?.name ?? "decentRL"}`;
   for (const link of document.querySelectorAll("#pages a")) {
     if (link.dataset.page === page) link.setAttribute("aria-current", "page");

@@ -118,7 +118,7 @@ class Review {
       this.show();
       this.actions.querySelector("button")?.focus();
     };
-    return el("form", { class: "card entry", onsubmit: begin },
+    return el("form", { class: "card entry", "aria-label": "Who decides", onsubmit: begin },
       el("h2", {}, "Who decides?"),
       el("p", { class: "soft" }, "Your name is kept with each decision. The token is the one that the service was started with; it is kept in this tab only."),
       field("reviewer", "Your name", reviewer.name, { type: "text", autocomplete: "name", maxlength: 100 }),

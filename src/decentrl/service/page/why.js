@@ -54,7 +54,7 @@ function shared(found, left, right) {
   const most = Math.max(...list.map((one) => Math.max(one.left_weight ?? 0, one.right_weight ?? 0)), 1e-9);
   const edges = list.flatMap((one, i) => [
     { from: ends[0].dot, to: rows[i].left, kind: "left", weight: (one.left_weight ?? 0) / most },
-    { from: rows[i].left, to: rows[i].right, kind: one.because === "match" ? "match" : "link" },
+    { from: rows[i].left, to: rows[i].right, kind: one.because === "match" ? "best" : "link" },
     { from: rows[i].right, to: ends[1].dot, kind: "right", weight: (one.right_weight ?? 0) / most },
   ]);
   const graph = el("div", { class: "lens" },
@@ -66,7 +66,7 @@ function shared(found, left, right) {
   return [
     el("p", { class: "soft" }, `Neighbours that both have: ${count(list.length)}${more ? " shown" : ""}${more}. `,
       el("span", { class: "legend" }, el("i", { class: "key link" }), "a known link joins them"), " ",
-      el("span", { class: "legend" }, el("i", { class: "key match" }), "each other’s best match")),
+      el("span", { class: "legend" }, el("i", { class: "key best" }), "each other’s best match")),
     graph,
   ];
 }
