@@ -149,12 +149,14 @@ CONTRASTS = """() => {
   while (texts.nextNode()) {
     const node = texts.currentNode.parentElement;
     const style = getComputedStyle(node), box = node.getBoundingClientRect();
-    if (!texts.currentNode.data.trim() || !box.width || node.closest(".hidden, :disabled, option")) continue;
+    const said = texts.currentNode.data.trim();
+    if (!said || !box.width || node.closest(".hidden, :disabled, option")) continue;
     const ground = behind(node), ink = over(rgba(style.color), ground);
     const [high, low] = [light(ink), light(ground)].sort((a, b) => b - a);
-    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 600);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 600);
     const contrast = (high + .05) / (low + .05);
-    if (contrast < (large ? 3 : 4.5)) found.push([texts.currentNode.data.slice(0, 40), contrast]);
+    if (contrast < (large ? 3 : 4.5)) found.push([said.slice(0, 40), contrast]);
   }
   return found;
 }"""
