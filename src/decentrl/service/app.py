@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from fastapi import APIRouter, FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from decentrl import __version__
+from decentrl._version import __version__
 from decentrl.service import changes, failures, rest
 from decentrl.service.guard import App, Guard
 from decentrl.service.matches import KeptMatches

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from decentrl import __version__
+from decentrl._version import __version__
 from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.service.entities import degrees_of, in_words, search, shown
 from decentrl.service.failures import RequestError
