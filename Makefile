@@ -1,4 +1,4 @@
-# make demo   align two graphs of the world, and say where the report is (makes .venv, installs what it needs)
+# make demo   align two graphs of the world; says where the report and the explorer are (makes .venv)
 # make test   the whole test suite           make lint   ruff and mypy
 # make attacks  the long suite of attacks: kills, full disks, signals, corrupted and malicious files
 # make sssom  lets the tests read our SSSOM files with its reference implementation, too
@@ -17,6 +17,7 @@ PIP := $(INSTALL) -c constraints.txt
 demo: $(VENV)/.run-installed
 	rm -rf runs/demo
 	$(BIN)/decentrl align --dataset world -o runs/demo
+	@echo "explore  $(BIN)/decentrl serve runs/demo --write    then open http://127.0.0.1:8080/ (docs/explorer.md)"
 
 test: $(VENV)/.dev-installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -53,7 +54,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e '.[rdf,text]'
+	$(PIP) -e '.[rdf,serve,text]'
 	touch $@
 
 $(VENV)/.dev-installed: pyproject.toml constraints.txt requirements-ci.txt | $(VENV)/bin/python
