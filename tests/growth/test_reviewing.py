@@ -199,7 +199,6 @@ def test_a_decision_about_an_entity_waits_while_its_addition_is_taken_back(run: 
         aligner.add(triples, side="left")
         aligner.decide("Neuland", item.right, "accept")
         aligner.undo()
-        assert item.right in best(aligner.match(side="right").to_pylist()).values() or True
         assert "Neuland" not in best(aligner.match().to_pylist())
         assert aligner.decisions()["current"].to_pylist() == [True]
         aligner.add(triples, side="left")
@@ -399,9 +398,7 @@ def test_what_cannot_be_decided(asked: Aligner) -> None:
         asked.decide(left, right, "perhaps")  # type: ignore[arg-type]
     with pytest.raises(UnknownLabelError, match="did you mean"):
         asked.decide(left + "x", right, "accept")
-    with pytest.raises(
-        UnknownLabelError, match=r"unknown in this graph; name the left entity first"
-    ):
+    with pytest.raises(UnknownLabelError, match="name the left entity first"):
         asked.decide("Brazil", "Brésil", "accept")
     with pytest.raises(InputError, match="no pair to decide on"):
         asked.decide_all([], "accept")
@@ -425,7 +422,7 @@ def test_a_label_that_no_line_can_hold_is_written_as_sssom_alone(tmp_path: Path)
     aligner = Aligner.from_preset("tiny", "training.epochs=1", "training.valid=0.0", device="cpu")
     aligner.fit(rows, rows, [("a", "a")])
     aligner.decide("c\td", "c\td", "accept")
-    with pytest.raises(InputError, match="contains a tab or a line end.*write SSSOM"):
+    with pytest.raises(InputError, match=r"contains a tab or a line end.*write SSSOM"):
         aligner.export_decisions(tmp_path / "x.tsv")
     assert not (tmp_path / "x.tsv").exists()
     assert aligner.export_decisions(tmp_path / "x.sssom.tsv", "sssom") == 1

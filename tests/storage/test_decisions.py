@@ -66,7 +66,7 @@ def test_decisions_that_are_lost_with_the_file_are_missed(tmp_path: Path) -> Non
     with Store(folder, "b", write=True) as store:
         store.decide(decisions(2, "reject"))
     (folder / FILE).write_bytes(before)
-    with pytest.raises(BundleError, match="0 additions and 2 decisions or more.*0 and 1"):
+    with pytest.raises(BundleError, match=r"0 additions and 2 decisions or more.*0 and 1"):
         Store(folder, "b")
     shutil.rmtree(folder)
     with pytest.raises(BundleError, match="damaged or deleted"):
