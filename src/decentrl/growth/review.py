@@ -138,8 +138,12 @@ class Review:
 
     def worth(self) -> Any:
         """How much it is worth to look at each row's match, float64[n]."""
-        chance = shares(self.pairs, self.temperature) if self.sure is None else self.sure
+        chance = self.chance()
         return (chance * (1 - chance)).numpy()
+
+    def chance(self) -> Tensor:
+        """How likely each row's match is right, float64[n]; without a confidence its share."""
+        return shares(self.pairs, self.temperature) if self.sure is None else self.sure
 
     def skipped_rows(self) -> Ids:
         """Rows whose match was skipped."""

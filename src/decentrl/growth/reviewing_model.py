@@ -13,7 +13,7 @@ from decentrl.data.alignment_task import AlignmentTask
 from decentrl.data.memory import Source
 from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.results import ResultTable
-from decentrl.errors import ConfigError, InputError
+from decentrl.errors import ConfigError, InputError, UnknownLabelError
 from decentrl.growth.alignment_state import SIDES
 from decentrl.growth.decided import current
 from decentrl.growth.matching_model import MatchingModel
@@ -60,10 +60,16 @@ class ReviewingModel(MatchingModel):
         if not len(pairs):
             raise InputError("there is no pair to decide on", remedy="give one")
         graphs, called = self.growing.sides, dict(zip(SIDES, zip(*pairs, strict=True), strict=True))
-        left, right = (
-            graphs[side].entities.take(entity_ids(graphs[side], called[side], graphs))
-            for side in SIDES
-        )
+        try:
+            left, right = (
+                graphs[side].entities.take(entity_ids(graphs[side], called[side], graphs))
+                for side in SIDES
+            )
+        except UnknownLabelError as error:
+            if not (error.remedy or "").startswith("it is in the"):
+                raise
+            remedy = "name the left entity first and the right one second"
+            raise UnknownLabelError(error.problem, remedy=remedy) from None
         chosen = list(dict.fromkeys(zip(left, right, strict=True)))
         self._leave_run()
         growing = self.growing
