@@ -13,7 +13,7 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs

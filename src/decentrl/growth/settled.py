@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.matches import KEPT, Answers, answer
@@ -43,6 +43,16 @@ class Settled:
         ids = rows[kept.numpy()], columns[made.columns[kept, 0].numpy()]
         scores, sure = made.scores[kept, 0], made.confidence[kept]
         return cls(np.stack(ids, axis=1), scores, sure, count_triples(growing))
+
+    def without(self, links: Ids) -> Settled:
+        """Those of entities that are in none of some links, int64[k, 2], left then right."""
+        ends = zip(self.pairs.T, links.T, strict=True)
+        kept = ~np.logical_or(*(np.isin(mine, known) for mine, known in ends))
+        if kept.all():
+            return self
+        chosen = torch.from_numpy(kept)
+        parts = self.scores[chosen], self.confidence[chosen]
+        return Settled(self.pairs[kept], *parts, self.triples)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """As tensors, for a file."""
