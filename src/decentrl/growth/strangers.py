@@ -14,7 +14,7 @@ from decentrl.data.attributes import Attributes
 from decentrl.data.literals import Literals
 from decentrl.data.names import Names
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.storage.addition import Addition, Growth
 
 M = TypeVar("M")
