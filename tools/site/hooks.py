@@ -28,6 +28,8 @@ _origins: dict[str, str] = {}  # page of the site -> file of the repository
 
 def site_uri(file: str) -> str:
     """The page on the site of a file of the repository."""
+    if file == "docs/notebooks":
+        return "notebooks/matches.md"
     if file.startswith("docs/"):
         return file.removeprefix("docs/")
     if file.endswith(".md"):
@@ -55,9 +57,11 @@ def linked_files(start: list[str]) -> list[str]:
         page = waiting.pop()
         for target in sorted(links((ROOT / page).read_text("utf-8"))):
             file = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
-            if file.startswith("docs/") or file in found or not (ROOT / file).is_file():
+            if file.startswith("docs/") or file in found or not (ROOT / file).exists():
                 continue
             found[file] = None
+            if (ROOT / file).is_dir():
+                found |= dict.fromkeys(f"{file}/{x.name}" for x in sorted((ROOT / file).glob("*.py")))
             if file.endswith(".md"):
                 waiting.append(file)
     return list(found)
@@ -83,6 +87,11 @@ def on_files(files: Files, config: Any) -> Files:
         _origins[uri] = name
         if name.endswith((".png", ".svg")):
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / name)))
+            continue
+        if (ROOT / name).is_dir():
+            own_files = sorted(x.name for x in (ROOT / name).glob("*.py"))
+            rows = "".join(f"- [{x}]({posixpath.basename(name)}/{x}.md)\n" for x in own_files)
+            files.append(File.generated(config, uri, content=f"# {name}\n\n{rows}"))
             continue
         text = (ROOT / name).read_text("utf-8")
         if not name.endswith(".md"):

@@ -21,7 +21,9 @@ def executed(file: Path) -> Any:
     from nbclient import NotebookClient
 
     notebook = nbformat.read(file, as_version=4)
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(file.parent))
+    quiet = ["--log-level=ERROR"]
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", extra_arguments=quiet)
+    client.execute(cwd=str(file.parent))
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times, which differ each time
     return notebook
