@@ -2,6 +2,8 @@
 # make test   the whole test suite           make lint   ruff and mypy
 # make attacks  the long suite of attacks: kills, full disks, signals, corrupted and malicious files
 # make sssom  lets the tests read our SSSOM files with its reference implementation, too
+# make docs   the documentation as a site, in build/site
+# make package  the package as it would be published, checked
 # make audit  known weaknesses of what CI installs, where their database can be reached
 # make bench  what an epoch and a kernel cost (needs DECENTRL_DATA)
 # HASHED=1    install only the wheels whose hashes are in requirements-ci.txt (Linux on x86-64), as CI does
@@ -12,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP := $(INSTALL) -c constraints.txt
 
-.PHONY: demo test attacks lint sssom audit bench clean
+.PHONY: demo test attacks lint sssom docs package audit bench clean
 
 demo: $(VENV)/.run-installed
 	rm -rf runs/demo
@@ -36,6 +38,18 @@ sssom: $(VENV)-sssom/.installed
 $(VENV)-sssom/.installed: tools/sssom-requirements.txt
 	$(PYTHON) -m venv $(VENV)-sssom
 	$(VENV)-sssom/bin/python -m pip install --quiet --disable-pip-version-check -r tools/sssom-requirements.txt
+	touch $@
+
+# In a place of its own, which also sees what is in $(VENV): pages and notebooks use the package.
+docs: $(VENV)/.dev-installed $(VENV)-docs/.installed
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(VENV)-docs/bin/python -W ignore::DeprecationWarning -m mkdocs build --quiet --strict
+	@echo "the site is in build/site: open build/site/index.html"
+
+$(VENV)-docs/.installed: tools/docs-requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r tools/docs-requirements.txt
+	echo "import site; site.addsitedir('$(CURDIR)/$(VENV)/lib/$$(ls $(VENV)/lib)/site-packages')" \
+	> $$($(VENV)-docs/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beside.pth
 	touch $@
 
 # With --strict, as pip-audit takes a package it cannot ask about for a good one. In a place of its own,
@@ -67,4 +81,4 @@ endif
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-sssom build dist runs src/*.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-sssom $(VENV)-docs build dist runs src/*.egg-info
