@@ -1,7 +1,9 @@
-"""Validation of entity prediction while it trains."""
+"""Training of entity prediction, stage by stage, and its validation meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,44 @@ from torch import Tensor
 
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import summary
-from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
-from decentrl.scorers.base import Scorer
+from decentrl.graph.splits import Splits
+from decentrl.scorers.base import Scorer, Stage
+from decentrl.training.loop import Row, train
+
+
+def estimate(stages: Sequence[Stage]) -> float:
+    """About how many seconds training takes, of the stages that can say it."""
+    return sum(
+        stage.objective.seconds(stage.training.epochs)
+        for stage in stages
+        if hasattr(stage.objective, "seconds")
+    )
+
+
+def train_stages(
+    stages: Sequence[Stage],
+    splits: Splits,
+    seed: int,
+    run: Path | None,
+    resume: bool,
+    on_epoch: Callable[[Row], None],
+) -> list[Row]:
+    """Train one stage after the other, each with checkpoints of its own: the rows of all epochs."""
+    history = list[Row]()
+    for stage in stages:
+        history += train(
+            stage.objective,
+            stage.training,
+            seed,
+            validate=Validation(stage.model, stage.view, splits),
+            run=run,
+            resume=resume,
+            on_epoch=on_epoch,
+            stage=stage.name,
+            before=history,
+        )
+    return history
 
 
 class Validation:
@@ -20,21 +57,17 @@ class Validation:
 
     Args:
         view: what the scorer reads of the training triples.
-        triples: these, int64[n, 3].
-        valid: held-out triples, int64[n, 3]; may be empty.
+        splits: these, and the held-out ones, of which there may be none.
     """
 
-    def __init__(
-        self, model: Scorer, view: Any, triples: Ids, valid: Ids, n_relations: int
-    ) -> None:
+    def __init__(self, model: Scorer, view: Any, splits: Splits) -> None:
         self.model, self.view = model, view
+        valid, n_relations = splits.known_valid, splits.n_relations
         order = np.random.default_rng(model.config.seed).permutation(len(valid))
         chosen = np.sort(order[: model.config.model.validated])
         self.valid = Queries.of(valid[chosen], n_relations)
-        self.known = Queries.of(np.concatenate((triples, valid)), n_relations)
-        seen = np.zeros(model.n_entities, bool)
-        seen[triples[:, [0, 2]]] = True
-        self.unseen = torch.from_numpy(~seen)
+        self.known = splits.queries(splits.train, valid)
+        self.unseen = torch.from_numpy(~splits.seen)
 
     @torch.no_grad()
     def __call__(self) -> dict[str, float] | None:
