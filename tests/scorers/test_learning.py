@@ -21,7 +21,6 @@ from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.relational import RelationalView
-from decentrl.graph.splits import Splits
 from decentrl.graph.view import GraphView
 from decentrl.nn.dan import NeighbourAttention
 from decentrl.nn.decoders import DECODERS
@@ -80,7 +79,7 @@ def objective(
 
 
 def validation(made: DecoderObjective, valid: Ids = VALID) -> Validation:
-    return Validation(made.model, made.view, Splits(TRIPLES, NOTHING, valid, NOTHING, N, R))
+    return Validation(made.model, made.view, TRIPLES, valid, R)
 
 
 def everything(made: DecoderObjective) -> Ids:
@@ -613,7 +612,7 @@ def test_training_lowers_the_loss_and_beats_counting(settings: tuple[str, ...]) 
     view = model.encoder.read(known, known, 30, 2, torch.device("cpu"))
     true = Queries.of(np.concatenate((known, held)), 2)
     made = DecoderObjective(model, known, view, 2)
-    validate = Validation(model, view, Splits(known, NOTHING, held, NOTHING, 30, 2))
+    validate = Validation(model, view, known, held, 2)
     before = validate()
     history = train(made, config.training, seed=0, validate=validate)
     losses = [row["loss"] for row in history]

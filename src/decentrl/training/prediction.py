@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import summary
+from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
 from decentrl.scorers.base import Scorer, Stage
@@ -36,13 +37,13 @@ def train_stages(
     on_epoch: Callable[[Row], None],
 ) -> list[Row]:
     """Train one stage after the other, each with checkpoints of its own: the rows of all epochs."""
-    history = list[Row]()
+    history, held_out = list[Row](), (splits.train, splits.known_valid)
     for stage in stages:
         history += train(
             stage.objective,
             stage.training,
             seed,
-            validate=Validation(stage.model, stage.view, splits),
+            validate=Validation(stage.model, stage.view, *held_out, splits.n_relations),
             run=run,
             resume=resume,
             on_epoch=on_epoch,
@@ -57,17 +58,21 @@ class Validation:
 
     Args:
         view: what the scorer reads of the training triples.
-        splits: these, and the held-out ones, of which there may be none.
+        triples: these, int64[n, 3].
+        valid: held-out triples, int64[n, 3]; may be empty.
     """
 
-    def __init__(self, model: Scorer, view: Any, splits: Splits) -> None:
+    def __init__(
+        self, model: Scorer, view: Any, triples: Ids, valid: Ids, n_relations: int
+    ) -> None:
         self.model, self.view = model, view
-        valid, n_relations = splits.known_valid, splits.n_relations
         order = np.random.default_rng(model.config.seed).permutation(len(valid))
         chosen = np.sort(order[: model.config.model.validated])
         self.valid = Queries.of(valid[chosen], n_relations)
-        self.known = splits.queries(splits.train, valid)
-        self.unseen = torch.from_numpy(~splits.seen)
+        self.known = Queries.of(np.concatenate((triples, valid)), n_relations)
+        seen = np.zeros(model.n_entities, bool)
+        seen[triples[:, [0, 2]]] = True
+        self.unseen = torch.from_numpy(~seen)
 
     @torch.no_grad()
     def __call__(self) -> dict[str, float] | None:
