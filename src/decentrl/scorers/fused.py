@@ -90,10 +90,10 @@ class FusedScorer(Scorer):
         both = torch.stack(self._parts(self.ground_of(view), heads, kinds))
         right = torch.from_numpy(asked.answers[chosen]).to(device)
         known = Queries.of(np.concatenate((triples, valid)), self.n_relations)
-        others = tuple(torch.from_numpy(x).to(device) for x in known.held(*questions))
+        rows, others = (torch.from_numpy(x).to(device) for x in known.held(*questions))
         at = torch.arange(len(right), device=device)
         kept = both[:, at, right]
-        both[:, *others] = -torch.inf
+        both[:, rows, others] = -torch.inf
         both[:, at, right] = kept
         self.weights.copy_(fitted_weights(both, right))
 

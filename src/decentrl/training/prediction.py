@@ -21,11 +21,12 @@ from decentrl.training.loop import Row, train
 
 def estimate(stages: Sequence[Stage]) -> float:
     """About how many seconds training takes, of the stages that can say it."""
-    return sum(
-        stage.objective.seconds(stage.training.epochs)
+    said = (
+        float(stage.objective.seconds(stage.training.epochs))
         for stage in stages
         if hasattr(stage.objective, "seconds")
     )
+    return sum(said, 0.0)
 
 
 def train_stages(
