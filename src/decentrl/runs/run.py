@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
+from decentrl.data.graph_task import GraphTask
 from decentrl.errors import (
     BundleError,
     ConfigError,
@@ -126,7 +127,7 @@ def make_run(
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
-    if larger is not None and len(task.graph.triples) > SMALL:
+    if larger is not None and isinstance(task, GraphTask) and len(task.graph.triples) > SMALL:
         model = MODELS[kind.name](larger, device)
     with making(folder, overwrite), _cleared_if_diverged(folder):
         with _begun(folder, sources, model.config, task, resume, command):
