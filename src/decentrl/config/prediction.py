@@ -95,6 +95,25 @@ class PathsSettings(ScorerSettings):
 
 
 @dataclass(frozen=True)
+class FusedTraining(PathsTraining):
+    vectors: float = setting(
+        1.0, "share of the epochs of the preset strong that the vectors are trained for", **SHARE
+    )
+
+
+@dataclass(frozen=True)
+class FusedSettings(PathsSettings):
+    """Answers by paths, and by vectors as the preset ``strong`` makes them, weighed together."""
+
+    encoder: ClassVar[str] = "fused"
+    vectors: ClassVar[bool] = True
+    any_graph: ClassVar[bool] = False
+    sections: ClassVar[dict[str, type | None]] = {
+        **PathsSettings.sections, "training": FusedTraining,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class PredictionEncoderSettings(EncoderSettings):
     """Base of the settings of an encoder under a decoder."""
 
@@ -183,6 +202,7 @@ ENCODERS: dict[str, type[EncoderSettings]] = {
     "reflection": PredictionReflectionSettings,
     "none": TableSettings,
     "paths": PathsSettings,
+    "fused": FusedSettings,
 }
 """Settings of every encoder by its name; registering a prediction encoder adds to it."""
 
