@@ -1,6 +1,6 @@
 """How long large files take to become ids, and how much memory.
 
-    python benchmarks/reading.py 10000000 [--formats tsv tsv.zst nt parquet] [-o FOLDER]
+    python -m benchmarks.reading 10000000 [--formats tsv tsv.zst nt parquet] [-o FOLDER]
 
 Writes so many random triples (a tenth as many entities, popular ones more often; 500 relations) in
 each format, then reads each by ``KnowledgeGraph.read`` in a process of its own, and prints seconds,
@@ -57,7 +57,9 @@ def write(file: Path, kind: str, triples: int) -> None:
     ending = kind.partition(".")[2]
     packing = {"": None, "gz": "gzip", "zst": "zstd"}[ending]
     with pa.output_stream(str(file), compression=packing) as stream:
-        options = pyarrow.csv.WriteOptions(False, delimiter="\t", quoting_style="none")
+        options = pyarrow.csv.WriteOptions(
+            include_header=False, delimiter="\t", quoting_style="none"
+        )
         for table in blocks(triples):
             if kind == "nt":
                 cells = [pc.binary_join_element_wise("<", x, ">", "") for x in table.columns]
