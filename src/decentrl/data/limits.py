@@ -57,10 +57,13 @@ class Limit:
     Args:
         file: names it in an error.
         packed: bytes of the file it is unpacked from, if it is.
+        kept: whether the text is in memory as a whole, and not piece by piece.
     """
 
-    def __init__(self, file: str | PathLike[str], packed: int | None = None) -> None:
-        self.file, self.bytes = file, memory() // _SHARE
+    def __init__(
+        self, file: str | PathLike[str], packed: int | None = None, kept: bool = True
+    ) -> None:
+        self.file, self.bytes = file, memory() // _SHARE if kept else 1 << 62
         if packed is not None:
             self.bytes = min(self.bytes, max(_FREE, _PACKED * packed))
 

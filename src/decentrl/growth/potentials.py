@@ -17,6 +17,7 @@ from decentrl.errors import ConfigError
 from decentrl.growth.decided import among, most_of_one
 from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
 from decentrl.matching.potentials import OTHER, Potentials, scale_of
@@ -315,7 +316,7 @@ class Matching:
             cosine = cosine if side == "left" else cosine.T
             if self._config.keep or cosine.kept is None:
                 most = max(self._config.keep or LARGE_KEEP, kept)
-                found = best_pairs(top_pairs(cosine, most), matcher, self._config)
+                found = best_pairs(nearest_pairs(cosine, most), matcher, self._config)
                 return mine.numpy(), theirs.numpy(), *found
             scores = apply_matcher(cosine, matcher, self._config)
         return mine.numpy(), theirs.numpy(), *rescore(top_pairs(scores, kept), scores)
@@ -356,7 +357,7 @@ class Matching:
         """The best pairs of the unlinked entities by cosine; found in one pass, then kept."""
         if self._stored is None:
             ends = (self.candidates(which).nonzero()[:, 0] for which in ("left", "right"))
-            self._stored = top_pairs(self._cosine("left", *ends), LARGE_KEEP)
+            self._stored = nearest_pairs(self._cosine("left", *ends), LARGE_KEEP)
         return self._stored if side == "left" else self._stored.T
 
     def _cosine(self, side: str, mine: Tensor, theirs: Tensor) -> Scores:

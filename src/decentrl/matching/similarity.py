@@ -122,10 +122,10 @@ class Scores:
 
         def of(part: list[slice]) -> float:
             ends = (torch.stack(self.block(rows).aminmax()).abs().max() for rows in part)
-            return max(end.item() for end in ends)
+            return float(max(end.item() for end in ends))
 
         with threads(self) as apply:
-            return max(apply(of, self.parts()))
+            return float(max(apply(of, self.parts())))
 
 
 def csls(cosine: Scores, k: int = 2) -> Scores:

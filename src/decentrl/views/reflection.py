@@ -122,10 +122,12 @@ class ReflectionObjective(LinkObjective):
     """Linked entities nearest to each other among sampled entities, and self-distillation.
 
     A step compares a batch of links with ``loss.entities`` sampled entities, so its cost does not
-    grow with the number of links or candidates.
+    grow with the number of links or candidates. But each goes through the layers of the whole
+    graph: so an epoch of a larger graph has larger steps, not more of them.
     """
 
     always_shuffles = True
+    most_steps = 8
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         device = self.structure.seen.device
