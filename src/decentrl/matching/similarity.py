@@ -160,7 +160,7 @@ def mean_of_finite(best: Tensor) -> Tensor:
 
 def _highest(block: Tensor, k: int) -> Tensor:
     """The k highest values of each row, highest first: [n, m] → [n, k]."""
-    if block.is_cuda or not 0 < k <= _FEW:
+    if not _is_plain(block) or not 0 < k <= _FEW:
         return block.topk(k, dim=1).values
     # For few, as many maxima are faster than sorting, and with NumPy faster than with torch.
     found, places = [], []
@@ -169,21 +169,26 @@ def _highest(block: Tensor, k: int) -> Tensor:
         found.append(block.gather(1, place))
         places.append(place)
         block.scatter_(1, place, -torch.inf)
-    for value, place in zip(found, places, strict=True):
-        block.scatter_(1, place, value)
+    for value, place in zip(found[::-1], places[::-1], strict=True):
+        block.scatter_(1, place, value)  # as it was
     return torch.cat(found, 1)
+
+
+def _is_plain(block: Tensor) -> bool:
+    """Whether NumPy can work on it."""
+    return block.device.type == "cpu" and not block.requires_grad
 
 
 def _argmax(block: Tensor) -> Tensor:
     """The first column of the highest value of each row, int64[n]."""
-    if block.is_cuda or not block.numel():
+    if not _is_plain(block) or not block.numel():
         return block.argmax(1)
     return torch.from_numpy(block.numpy().argmax(1))
 
 
 def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
     """The k highest values of each column, highest first, [k, m], with those of a block's rows."""
-    if block.is_cuda or len(best) > _FEW:
+    if not _is_plain(block) or len(best) > _FEW:
         return torch.cat((best, block)).topk(len(best), dim=0).values
     # Row by row all of it stays in the cache.
     highest, lower = best.numpy(), best.new_empty(2, best.shape[1]).numpy()
