@@ -16,7 +16,13 @@ import pytest
 from benchmarks.serving import Service, served
 from tests.service.conftest import AUTHORISED, TOKEN, client_of
 
-LIMITS = {"token": TOKEN, "header_seconds": 1.5, "body_seconds": 1.5, "connections": 40}
+LIMITS = {
+    "token": TOKEN,
+    "header_seconds": 1.5,
+    "body_seconds": 1.5,
+    "connections": 40,
+    "waiting": 5,
+}
 JSON = {"Content-Type": "application/json"}
 HERE = "Host: 127.0.0.1\r\n"
 BEARER = f"Authorization: {AUTHORISED['Authorization']}\r\n"
@@ -86,7 +92,7 @@ RAW: dict[str, tuple[str | bytes, tuple[int, ...]]] = {
     "a path longer than headers may be": (request(f"GET /{'x' * 200_000}"), (400, CLOSED)),
     # headers
     "a flood of headers": (request("GET /health", *(f"X-{i}: y\r\n" for i in range(5000))),
-                           (400, CLOSED)),
+                           (400, 431, CLOSED)),
     "a huge header": (request("GET /health", f"X: {'y' * 10**6}\r\n"), (400, CLOSED)),
     "no host": ("GET /health HTTP/1.1\r\n\r\n", (400, 421)),
     "two hosts": (f"GET /health HTTP/1.1\r\n{HERE}Host: evil.example\r\n\r\n", (400, 421)),
@@ -105,7 +111,7 @@ RAW: dict[str, tuple[str | bytes, tuple[int, ...]]] = {
     "a bad chunk": (request(POST, TYPE, BEARER, "Transfer-Encoding: chunked\r\n") + "zz\r\n",
                     (400, CLOSED)),
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00" + b"\x00" * 100 + b"\r\n\r\n", (400, CLOSED)),
-    "an unknown version": ("GET /health HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n", (400, CLOSED)),
+    "an unknown version": ("GET /health HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n", (400, 505, CLOSED)),
     "an upgrade": (request("GET /health", "Upgrade: websocket\r\nConnection: Upgrade\r\n"),
                    (200, 400, 426)),
     "a proxy's request": ("GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
@@ -184,8 +190,11 @@ def test_raw_attacks(attacked: Service, name: str) -> None:
     status, found = sent(attacked, what)
     assert status in expected, found[:500]
     assert time.monotonic() - started < 8
-    for word in (b"Traceback", b"root:", b"site-packages", b"Set-Cookie", b"<script"):
+    for word in (b"Traceback", b"root:", b"site-packages"):
         assert word not in found
+    head = found.partition(b"\r\n\r\n")[0].lower()
+    assert b"set-cookie" not in head
+    assert b"text/html" not in head
     if status >= 401 and status != 405:
         assert json.loads(found.partition(b"\r\n\r\n")[2])["error"]
 
@@ -248,7 +257,7 @@ def test_wrong_tokens_take_the_same_time(attacked: Service) -> None:
 
     assert "compare_digest" in inspect.getsource(guard.check_token)
     with client_of(attacked) as client:
-        for given in ("", TOKEN[:-1], TOKEN + "x", "x" * len(TOKEN), "é" * 50):
+        for given in ("x", TOKEN[:-1], TOKEN + "x", "x" * len(TOKEN), "é" * 50):
             headers = {"Authorization": f"Bearer {given}".encode()}
             answer = client.delete("/v1/additions/last", headers=headers)
             assert answer.status_code in (400, 401)
@@ -286,7 +295,7 @@ def test_too_many_questions_at_once(attacked: Service) -> None:
 
     def ask(_: int) -> int:
         with suppress(httpx.HTTPError), client_of(attacked) as client:
-            answer = client.get("/v1/explain", params={"id": "anglais", "moved": 0})
+            answer = client.get("/v1/neighbours", params={"id": "anglais", "top": 100})
             if answer.status_code == 503:
                 assert answer.headers["retry-after"]
             return answer.status_code

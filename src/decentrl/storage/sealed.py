@@ -110,7 +110,7 @@ class SealedFile:
         """
         if self._on_disk:
             with suppress(sqlite3.Error), self._thread:
-                return self._connection.execute("PRAGMA data_version").fetchone()
+                return tuple(self._connection.execute("PRAGMA data_version").fetchone())
         return tuple(self._files().items())
 
     def _files(self) -> dict[str, tuple[int, int]]:
