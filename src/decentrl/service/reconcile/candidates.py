@@ -226,6 +226,9 @@ class Reconciler:
         if (same := self._same_as_named(target, query.query)) is not None:
             likenesses[same] = 1.0
         exact = [i for i, likeness in likenesses.items() if likeness == 1]
+        if alone and exact:  # what a model makes of a name says less than the very name
+            for i in found.keys() - exact:
+                found[i].score, found[i].sure = found[i].score / 2, False
         settled = any(one.sure for one in found.values())
         for i, likeness in likenesses.items():
             if not alone and likeness < 1 and i not in found:
