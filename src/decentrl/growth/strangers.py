@@ -14,12 +14,8 @@ from decentrl.data.attributes import Attributes
 from decentrl.data.literals import Literals
 from decentrl.data.names import Names
 from decentrl.data.vocabulary import Ids
-<<<<<<< HEAD
 from decentrl.growth.growing import Growing
-=======
-from decentrl.growth.growing_graph import Growing
 from decentrl.growth.matching_model import MatchingModel
->>>>>>> f30030a (Service: limits of connections and headers, potentials kept for strangers)
 from decentrl.storage.addition import Addition, Growth
 
 M = TypeVar("M")
