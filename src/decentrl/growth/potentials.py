@@ -240,6 +240,11 @@ class Matching:
             term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
         return term
 
+    def solve(self, side: str, matcher: str) -> None:
+        """Find the potentials that single entities of a side are matched with."""
+        if not self._config.keep and matcher != "cosine":
+            self._potentials(side, matcher)
+
     def _potentials(self, side: str, matcher: str) -> Potentials:
         """The potentials of a matcher; the full problem is solved if it was not before."""
         key = matcher, _rows(matcher, side)
