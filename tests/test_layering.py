@@ -33,7 +33,8 @@ MAY_IMPORT["growth"] = set(MAY_IMPORT)
 BELOW = set(MAY_IMPORT)
 MAY_IMPORT["aligner"] = MAY_IMPORT["predictor"] = BELOW
 MAY_IMPORT["runs"] = BELOW | {"aligner", "predictor"}
-MAY_IMPORT["cli"] = MAY_IMPORT["runs"] | {"runs"}
+MAY_IMPORT["service"] = MAY_IMPORT["runs"] | {"runs"}
+MAY_IMPORT["cli"] = MAY_IMPORT["service"] | {"service"}
 MAY_IMPORT["__main__"] = {"cli"}
 
 

@@ -22,7 +22,8 @@ LONGEST = 1000
 # White space, control characters, and what turns the direction of text around beyond its end.
 _BLANK = r"[\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}]+"
 _INVISIBLE = r"^[\p{Cf} ]*$"  # marks of direction, joiners, a byte order mark
-_LAST = r"(?s)^(?:.*?/(?:resource|wiki)/(.+?)|.*[/#]([^/#]+))[/#]*$"
+LAST = r"(?s)^(?:.*?/(?:resource|wiki)/(.+?)|.*[/#]([^/#]+))[/#]*$"
+"""What is a name in an IRI, as a regular expression with two groups, one of which is found."""
 _TAG = r"^[a-z]{1,8}(-[a-z0-9]{1,8})*$"
 
 
@@ -185,7 +186,7 @@ def names_from_ids(entities: Vocabulary) -> Names:
     labels = labels.take(pa.array(known))
     whole = pc.match_substring(labels, "://")
     # Titles of DBpedia and Wikipedia contain slashes: AC/DC.
-    last = pc.replace_substring_regex(labels, _LAST, r"\1\2")
+    last = pc.replace_substring_regex(labels, LAST, r"\1\2")
     texts = pc.if_else(whole, last, labels)
     coded = pc.and_(whole, pc.match_substring(texts, "%"))
     decoded = [unquote(text) for text in texts.filter(coded).to_pylist()]

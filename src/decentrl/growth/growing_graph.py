@@ -369,6 +369,12 @@ class Growing:
             self.additions.append((addition, growth))
         return len(fresh)
 
+    def read_again(self) -> None:
+        """Apply all additions in the store anew, after one was taken back by another process."""
+        self.additions = []
+        self._rebuild()
+        self.sync()
+
     def _check(self, growth: Growth) -> None:
         """That an addition which was read goes with the graphs as they are."""
         side, rows = self.sides.get(growth.side), growth.rows.shape[1]

@@ -364,8 +364,23 @@ class GrowingModel(ABC, Generic[L]):
             if growing.durable or growing.place is None:
                 raise
             before = growing.last
+            if growing.store is not None and bundle_id(growing.place) == growing.store.base:
+                growing.read_again()  # something was taken back
+                return sum(addition.number > before for addition, _ in growing.additions)
             self._growing, self._derived = self.load(growing.place, self.device).growing, {}
             return sum(addition.number > before for addition in self.growing.log())
+
+    def reader(self) -> Self:
+        """Another model over the same state, to be asked while this one adds to the run.
+
+        Its :meth:`sync` takes in what was added; what was learned is in memory once.
+        """
+        growing = self.growing
+        if growing.store is None:
+            raise ConfigError("this model adds to no run; load one with durable=True")
+        other = type(self)(self.config, self.device)
+        other._growing = Growing(growing.learned, growing.store.reader(), place=growing.place)
+        return other
 
     @classmethod
     def load(

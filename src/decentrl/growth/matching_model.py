@@ -20,7 +20,7 @@ from decentrl.growth.claims import Claims, find_claims
 from decentrl.growth.decided import NO_LINKS, DecidedPairs
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.potentials import Matching
-from decentrl.growth.rehearsal import GrownConfidence
+from decentrl.growth.rehearsal import PRECISE, GrownConfidence
 from decentrl.growth.settled import Settled, count_triples, settled_by
 from decentrl.matching.matchers import MATCHERS
 from decentrl.matching.matches import Judge, answer, check_question, matches_table, threshold_of
@@ -212,6 +212,15 @@ class MatchingModel(GrowingModel[AlignmentState]):
             )
         later = (x for addition, x in additions if addition.number > number and x.side == side)
         return [label for growth in later for label in growth.labels]
+
+    def thresholds(self) -> tuple[float, float] | None:
+        """The least confidence of a match, and of one of a newcomer, for ``fitted``; None where
+        no confidence was learned.
+        """
+        sure, newcomer = self.learned.confidence, self.learned.newcomer
+        if sure is None:
+            return None
+        return sure.threshold, max(newcomer.threshold, PRECISE) if newcomer else sure.threshold
 
     def _matcher(self, name: str | None) -> str:
         name = name or self.config.matching.matcher

@@ -52,6 +52,10 @@ class Store(SealedFile):
             self.close()
             raise
 
+    def reader(self) -> Store:
+        """The same store, opened for reading."""
+        return Store(self.file.parent, self.base, grown_from=self._grown_from)
+
     # Reading
 
     @property

@@ -1,0 +1,135 @@
+"""Threads that answer: one at a time asks a model, so that nothing it keeps is changed meanwhile.
+
+Questions of the same kind that wait together are answered together, as a hundred cost little more
+than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from decentrl.service.failures import busy
+
+T = TypeVar("T")
+TOGETHER = 64
+"""Questions that are answered at once, at most."""
+
+
+@dataclass
+class _Job:
+    """Something to do: ``work()``, or with others of the same ``kind`` ``work([item, …])``."""
+
+    work: Callable[..., Any]
+    kind: Hashable = None
+    item: Any = None
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Worker:
+    """A thread with a queue.
+
+    Args:
+        name: of the thread.
+        waiting: jobs that may wait; more are refused.
+        seconds: after which a job is given up by those who wait for it.
+        idle: called again and again while nothing waits, until it returns False.
+    """
+
+    def __init__(
+        self, name: str, waiting: int, seconds: float, idle: Callable[[], bool] | None = None
+    ) -> None:
+        self._waiting, self._seconds, self._idle = waiting, seconds, idle
+        self._jobs: deque[_Job] = deque()
+        self._change, self._stopped, self._rests = threading.Condition(), False, idle is None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """What ``work`` returns, done in the thread."""
+        found: T = await self._put(_Job(work))
+        return found
+
+    async def together(
+        self, kind: Hashable, item: Any, work: Callable[[Sequence[Any]], Sequence[Any]]
+    ) -> Any:
+        """What ``work([…, item, …])`` returns for the item."""
+        return await self._put(_Job(work, kind, item))
+
+    async def _put(self, job: _Job) -> Any:
+        with self._change:
+            if self._stopped:
+                raise busy("the service is being stopped")
+            if len(self._jobs) >= self._waiting:
+                raise busy("too many questions are waiting")
+            self._jobs.append(job)
+            self._rests = False
+            self._change.notify()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(job.future), self._seconds)
+        except TimeoutError:
+            raise busy(f"no answer was found in {self._seconds:g} seconds") from None
+
+    def wake(self) -> None:
+        """Call ``idle`` again."""
+        with self._change:
+            self._rests = self._idle is None
+            self._change.notify()
+
+    def stop(self) -> None:
+        """Finish what waits, then end."""
+        with self._change:
+            self._stopped = True
+            self._change.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                while not self._jobs and not self._stopped and self._rests:
+                    self._change.wait()
+                jobs = self._take()
+                if not jobs and self._stopped:
+                    return
+            if jobs:
+                self._answer(jobs)
+            elif self._idle is not None and not self._idle():
+                with self._change:
+                    self._rests = not self._jobs
+
+    def _take(self) -> list[_Job]:
+        """The next job, with those of its kind that wait."""
+        if not self._jobs:
+            return []
+        first = self._jobs.popleft()
+        if first.kind is None:
+            return [first]
+        same = [x for x in self._jobs if x.kind == first.kind][: TOGETHER - 1]
+        for job in same:
+            self._jobs.remove(job)
+        return [first, *same]
+
+    @staticmethod
+    def _answer(jobs: list[_Job]) -> None:
+        jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+        if not jobs:
+            return
+        first = jobs[0]
+        try:
+            answers = (
+                [first.work()] if first.kind is None else first.work([job.item for job in jobs])
+            )
+        except BaseException as error:
+            for job in jobs:
+                job.future.set_exception(error)
+            return
+        for job, answer in zip(jobs, answers, strict=True):
+            job.future.set_result(answer)
