@@ -249,7 +249,8 @@ def info(run: Run, as_json: Json = False) -> None:
     if since:
         console.print(
             f"- added since: {since['triples']:,} triples and {since['entities']:,} entities; "
-            f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
+            + (f"{since['links']:,} links; " if since["links"] else "")
+            + f"additions: {since['additions']:,}, {since['in_the_bundle']:,} of them in the bundle"
         )
     console.print()
     try:

@@ -41,9 +41,9 @@ MOVED = 0.01
 def add(  # long, as its options and their help are in it
     run: Run,
     files: Annotated[
-        list[Path],
-        Argument(metavar="FILE...", help="New triples, as for `align` and `complete`."),
-    ],
+        list[Path] | None,
+        Argument(metavar="[FILE...]", help="New triples, as for `align` and `complete`."),
+    ] = None,
     side: Annotated[
         str, Option(help="An aligner's run: which graph they belong to, left or right.")
     ] = "",
@@ -61,6 +61,10 @@ def add(  # long, as its options and their help are in it
             "(made of identifiers); default: those in the file of triples."
         ),
     ] = "",
+    links: Annotated[
+        Path | None,
+        Option(help="An aligner's run: links that have become known, added after the triples."),
+    ] = None,
     header: Header = "auto",
     columns: Columns = "",
     separator: Separator = "",
@@ -72,53 +76,78 @@ def add(  # long, as its options and their help are in it
     New entities have vectors at once and can be asked about. No vector of a trained entity changes,
     unless --refresh. Each file is one addition, kept whole or not at all; `decentrl undo` takes the
     last one back. Triples of relations that training has not seen are left out and counted.
+    Links that have become known count at once, too: their entities are no candidates for others.
 
     decentrl add run tuesday.tsv --side left
     """
     from decentrl.data.headers import Reading
     from decentrl.data.readers import read_table
-    from decentrl.data.table import TRIPLE, column_ids
+    from decentrl.data.table import LINK, TRIPLE, column_ids
     from decentrl.runs.sources import load_model
 
     reading = Reading.of("", header, columns, separator)
     opened, where = open_sides(run, write=True, side=side)
     two_graphs = opened.kind.two_graphs
-    if two_graphs and not where:
+    if links and not two_graphs:
+        raise ConfigError("this run is about one graph; leave out --links")
+    if two_graphs and files and not where:
         raise ConfigError("give the graph that the triples belong to: --side left or --side right")
+    if not files and (links is None or strict or names or where):
+        raise ConfigError("give a file of triples" + " for the other options" * bool(links))
     console = wide_console(stderr=as_json)
     added: list[dict[str, Any]] = []
+    count = len(files or ()) + bool(links)
     try:
-        tables = [
-            read_table(file, TRIPLE, reading) for file in files
-        ]  # all, before the first is added
+        # All are read before the first is added.
+        tables = [read_table(file, TRIPLE, reading) for file in files or ()]
+        given: list[tuple[Path, dict[str, Any]]] = [
+            (table.file, {"triples": table, **where, "names": names or None}) for table in tables
+        ]
+        if links:
+            read_table(links, LINK)
+            given.append((links, {"links": links}))
         with load_model(opened, device, durable=True) as model:
-            # In prediction nothing but an embedding is then left to make a vector of.
-            alone = not two_graphs and model.config.model.encoder == "none"
-            relations = model.growing.sides[side].trained.relations
             for table in tables if strict else ():
+                relations = model.growing.sides[side].trained.relations
                 column_ids(table, 1, relations, "relation that training has seen")
-            before = model.claimed() if two_graphs else None
-            for table in tables:
-                # The name of a file may be made of any bytes.
-                name = os.fsencode(table.file.name).decode("utf-8", "replace")
-                last = refresh and table is tables[-1]
-                addition = model.add(table, **where, refresh=last, source=name, names=names or None)
-                after = None if before is None else model.claimed()
-                changes = {} if before is None or after is None else _changes(before, after)
-                added.append(_line(addition) | ({"matches": changes} if two_graphs else {}))
-                _print_addition(console, addition, alone)
-                if two_graphs:
-                    _print_changes(console, changes)
-                before = after
+            _take_in(model, given, refresh, console, added)
     except DecentRLError as error:
-        if len(files) == 1:
+        if count == 1:
             raise
-        done = f"{len(added)} of {len(files)} files were added before"
+        done = f"{len(added)} of {count} files were added before"
         raise InputError(f"{error} ({done if added else 'nothing was added'})") from error
     if as_json:
         print_json(added)
     elif refresh:
         print_lines(console, "every vector was made anew; these additions are in the bundle now")
+
+
+def _take_in(
+    model: Any,
+    given: list[tuple[Path, dict[str, Any]]],
+    refresh: bool,
+    console: Console,
+    added: list[dict[str, Any]],
+) -> None:
+    """Add what files hold, one after the other; ``added`` gets a line of each at once."""
+    two_graphs = model.kind == "aligner"
+    # In prediction nothing but an embedding is then left to make a vector of.
+    alone = not two_graphs and model.config.model.encoder == "none"
+    before = model.claimed() if two_graphs else None
+    for number, (file, what) in enumerate(given, 1):
+        # The name of a file may be made of any bytes.
+        name = os.fsencode(file.name).decode("utf-8", "replace")
+        addition = model.add(**what, refresh=refresh and number == len(given), source=name)
+        after = None if before is None else model.claimed()
+        changes = {} if before is None or after is None else _changes(before, after)
+        added.append(_line(addition) | ({"matches": changes} if two_graphs else {}))
+        if "links" in what:
+            _print_links(console, addition)
+        else:
+            _print_addition(console, addition, alone)
+        if two_graphs:
+            _print_changes(console, changes)
+        before = after
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, int]:
@@ -183,6 +212,20 @@ def _print_addition(console: Console, addition: Addition, table: bool) -> None:
     print_lines(console, *lines)
 
 
+def _print_links(console: Console, addition: Addition) -> None:
+    """What an addition of links brought."""
+    facts = addition.facts
+    lines = [
+        f"{addition.source}: addition {addition.number}, links of both graphs",
+        f"  links accepted: {facts['links']:,}",
+    ]
+    if facts["known"]:
+        lines.append(f"  links known already: {facts['known']:,}")
+    if facts["tested"]:
+        lines.append(f"  links left out, as they are held out to test on: {facts['tested']:,}")
+    print_lines(console, *lines)
+
+
 def _log(run: Path, opened: Manifest) -> list[Addition]:
     """What was added to a run with this bundle; nothing else of it is read."""
     from decentrl.storage.additions import Store
@@ -206,11 +249,11 @@ def undo(run: Run) -> None:
         )
     with load_model(run, "cpu", durable=True) as model:
         addition = model.undo()
-    print_lines(
-        wide_console(),
-        f"{addition.source}: addition {addition.number} taken back, triples: {addition.triples:,}, "
-        f"entities: {addition.entities:,}",
-    )
+    counts = f"triples: {addition.triples:,}, entities: {addition.entities:,}"
+    if "links" in addition.facts:
+        counts = f"links: {addition.facts['links']:,}"
+    line = f"{addition.source}: addition {addition.number} taken back, {counts}"
+    print_lines(wide_console(), line)
 
 
 def log(run: Run, as_json: Json = False) -> None:
@@ -225,14 +268,18 @@ def log(run: Run, as_json: Json = False) -> None:
     if not additions:
         print_lines(console, "nothing was added to this run")
         return
-    numbers = ("triples", "entities")
+    numbers: tuple[str, ...] = ("triples", "entities", "links")
+    if not any("links" in a.facts for a in additions):
+        numbers = numbers[:2]
     names = ("number", "time (UTC)", "side", "source", *numbers, "in the bundle")
     table = plain_table("", *names, numbers=numbers)
     for a in additions:
-        counts = f"{a.triples:,}", f"{a.entities:,}"
+        counts = [a.triples, a.entities, a.facts.get("links", 0)][: len(numbers)]
         time = a.time[:19].replace("T", " ")
         folded = "yes" if a.folded else ""
-        table.add_row(str(a.number), time, a.side, escape(a.source), *counts, folded)
+        table.add_row(
+            str(a.number), time, a.side, escape(a.source), *(f"{n:,}" for n in counts), folded
+        )
     console.print(table)
 
 
@@ -245,6 +292,7 @@ def count_added(run: Path, opened: Manifest) -> dict[str, int]:
         "additions": len(additions),
         "triples": sum(a.triples for a in additions),
         "entities": sum(a.entities for a in additions),
+        "links": sum(a.facts.get("links", 0) for a in additions),
         "in_the_bundle": sum(a.folded for a in additions),
     }
 

@@ -18,7 +18,7 @@ from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.merged import MergedGraph
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.learned import Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.growth.settled import Settled
@@ -153,13 +153,15 @@ class AlignmentState(Learned):
         if not growing.additions:
             return self.task
         left, right = (growing.sides[side] for side in SIDES)
-        unknown = self.task.unknown
-        if unknown is None:
-            unknown = new_ends(growing, self.task.test)
+        train = np.concatenate((self.task.train, growing.links))
+        task = replace(self.task, left=left.graph, right=right.graph, train=train)
         later = left.arrivals.triples, right.arrivals.triples
-        return replace(
-            self.task, left=left.graph, right=right.graph, auxiliary=later, unknown=unknown
-        )
+        if task.auxiliary is None and not any(map(len, later)):  # links alone
+            return task
+        unknown = task.unknown
+        if unknown is None:
+            unknown = new_ends(growing, task.test)
+        return replace(task, auxiliary=later, unknown=unknown)
 
     def grown(self, growing: Growing) -> Self:
         task = self.grown_task(growing)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,6 +102,11 @@ def _literals(
         return replace(found, names=replace(made, entities=made.entities + len(entities)))
     own = read_names(names, now, none=True).names.take(np.unique(ends))
     return replace(found, names=own)
+
+
+def called(source: Source, otherwise: str) -> str:
+    """What the log calls a source: a file by its name, what is in memory by another word."""
+    return Path(source).name if isinstance(source, str | PathLike) else otherwise
 
 
 def check_growth(growth: Growth, entities: Vocabulary, n_relations: int) -> None:

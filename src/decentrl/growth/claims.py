@@ -14,7 +14,7 @@ from torch import Tensor
 from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.alignment_state import new_ends
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.potentials import Matching
 from decentrl.growth.settled import Settled
 from decentrl.matching.confidence import calibration

@@ -24,7 +24,6 @@ from decentrl.errors import BundleError, InputError
 from decentrl.storage.additions import Store
 from decentrl.storage.decision import UNDO, Decision, Pair
 
-NO_LINKS: Ids = np.empty((0, 2), np.int64)
 COLUMNS = {
     "number": pa.int64(), "left": pa.string(), "right": pa.string(), "verdict": pa.string(),
     "by": pa.string(), "note": pa.string(), "at": pa.string(), "current": pa.bool_(),

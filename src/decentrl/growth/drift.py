@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.views.base import INPUTS, STATES
 
 STALE = 1e-4

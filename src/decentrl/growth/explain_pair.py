@@ -15,7 +15,7 @@ from decentrl.graph.arrivals import Neighbourhood
 from decentrl.graph.texts import N_BUCKETS
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
 from decentrl.growth.explanation import around, neighbour_weights, remade
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import no_vector
 from decentrl.growth.newcomers import VECTORS
 from decentrl.growth.pair_explanation import (

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from decentrl.errors import InputError
 from decentrl.graph.arrivals import Neighbourhood
-from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.growing import Growing
+from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.growth.neighbours import no_vector
 from decentrl.growth.newcomers import VECTORS
 

@@ -19,9 +19,10 @@ from decentrl.data.memory import Source
 from decentrl.data.naming import entity_ids
 from decentrl.data.results import ResultTable
 from decentrl.errors import BundleError, ConfigError, InputError, NotFittedError, warn_left_out
+from decentrl.growth.arriving import called
 from decentrl.growth.drift import Drift, measure_drift
 from decentrl.growth.explanation import Reason, explain
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.learned import STORE, Learned
 from decentrl.growth.neighbours import Indexes, neighbours_table
 from decentrl.nn.running import pick_device
@@ -98,9 +99,9 @@ class GrowingModel(ABC, Generic[L]):
         """Let a new state take the place of the old one; ``place`` as for :class:`Growing`."""
         self._growing, self._derived = Growing(learned, **place), {}
 
-    def _once(self, name: str, make: Callable[[], T], grows: bool = False) -> T:
-        """Something made of the state: once, until it changes, or if it ``grows`` is replaced."""
-        now = self.growing, None if grows else self.growing.version
+    def _once(self, name: str, make: Callable[[], T], grows: bool = False, of: bytes = b"") -> T:
+        """Something made of the state: once, until it (or what it ``grows`` of) is another one."""
+        now = self.growing, None if grows else self.growing.version, of
         if name not in self._derived or self._derived[name][0] != now:
             self._derived[name] = now, make()
         made: T = self._derived[name][1]
@@ -113,9 +114,8 @@ class GrowingModel(ABC, Generic[L]):
             return f"{about}, not fitted)"
         sizes = " + ".join(f"{len(side.entities):,}" for side in self.growing.sides.values())
         added = len(self.growing.log())
-        return f"{about}, fitted on {self.task.name!r}: {sizes} entities" + (
-            f", {added:,} additions)" if added else ")"
-        )
+        more = f", {added:,} additions" if added else ""
+        return f"{about}, fitted on {self.task.name!r}: {sizes} entities{more})"
 
     # Learning
 
@@ -189,9 +189,8 @@ class GrowingModel(ABC, Generic[L]):
         if side is None and len(self.growing.sides) > 1:
             raise ConfigError("give the graph that the triples belong to: side=left or side=right")
         side = self._side(side)
-        if not source:
-            source = Path(triples).name if isinstance(triples, str | PathLike) else "triples"
         self._prepare_change()
+        source = source or called(triples, "triples")
         addition = self.growing.add(side, triples, source, strict, names)
         if left_out := addition.facts["ignored"]:
             unseen = ", ".join(addition.facts["ignored_relations"])

@@ -20,7 +20,8 @@ from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, DivergedError
 from decentrl.graph.view import relations_of
-from decentrl.growth.growing_graph import Growing, GrowingGraph, whole
+from decentrl.growth.growing import Growing
+from decentrl.growth.growing_graph import GrowingGraph, whole
 from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import all_finite, cuda_devices

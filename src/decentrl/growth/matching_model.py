@@ -10,14 +10,17 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from decentrl.data.alignment_task import NO_LINKS
+from decentrl.data.knowledge_graph import row_keys
 from decentrl.data.memory import Source
 from decentrl.data.naming import add_names, entity_ids
 from decentrl.data.results import ResultTable
 from decentrl.data.vocabulary import Ids
-from decentrl.errors import ConfigError, InputError
+from decentrl.errors import ConfigError, InputError, warn_left_out
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
+from decentrl.growth.arriving import called
 from decentrl.growth.claims import Claims, find_claims
-from decentrl.growth.decided import NO_LINKS, DecidedPairs
+from decentrl.growth.decided import DecidedPairs
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.potentials import Matching
 from decentrl.growth.rehearsal import PRECISE, GrownConfidence
@@ -25,6 +28,7 @@ from decentrl.growth.settled import Settled, count_triples, settled_by
 from decentrl.matching.matchers import MATCHERS
 from decentrl.matching.matches import Judge, answer, check_question, matches_table, threshold_of
 from decentrl.matching.potentials import OTHER
+from decentrl.storage.addition import Addition
 
 Assign = Literal["nearest", "mutual", "one-to-one"]
 MOST_COMPARED = 2**28
@@ -49,8 +53,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
     def _stays(self) -> Settled | None:
         """The matches that stay; those of a state to which nothing was added are found out."""
         learned, growing = self.learned, self.growing
-        if learned.settled or learned.confidence is None or growing.additions:
-            return learned.settled
+        if learned.settled:
+            return learned.settled.without(growing.links)
+        if learned.confidence is None or growing.additions:
+            return None
         matcher = self.config.matching.matcher
         return Settled.of(growing, self._undecided, matcher, learned.confidence)
 
@@ -65,8 +71,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
     @property
     def _stayed(self) -> Settled | None:
         """The matches that stay, as soon as something has arrived since they were found."""
-        settled = self.learned.settled
-        return settled if settled and settled.triples < count_triples(self.growing) else None
+        settled, growing = self.learned.settled, self.growing
+        if settled is None or settled.triples >= count_triples(growing):
+            return None
+        return self._once("settled", lambda: settled.without(growing.links))
 
     @property
     def _decided(self) -> DecidedPairs:
@@ -85,7 +93,8 @@ class MatchingModel(GrowingModel[AlignmentState]):
         """What matches entities as if nothing was decided, with what it has found out so far."""
         settled = self._stayed
         name, links = "matching" if settled is None else "grown", self._known_links
-        return self._once(name, lambda: self._matching_of(links, settled), grows=True)
+        added = self.growing.links.tobytes()
+        return self._once(name, lambda: self._matching_of(links, settled), grows=True, of=added)
 
     @property
     def _matching(self) -> Matching:
@@ -103,7 +112,9 @@ class MatchingModel(GrowingModel[AlignmentState]):
 
     @property
     def _known_links(self) -> Ids:
-        return np.concatenate((self.learned.task.train, self.learned.task.valid))
+        """The links that training knew, and those that were added."""
+        task = self.learned.task
+        return np.concatenate((task.train, task.valid, self.growing.links))
 
     def _matching_of(
         self,
@@ -116,6 +127,47 @@ class MatchingModel(GrowingModel[AlignmentState]):
         pairs = None if settled is None else settled.pairs
         given = self.growing, self.indexes, self.config.matching, links, tensors
         return Matching(*given, pairs, rejected)
+
+    def add(
+        self,
+        triples: Source | None = None,
+        *,
+        side: str | None = None,
+        strict: bool = False,
+        refresh: bool = False,
+        source: str = "",
+        names: Source | None = None,
+        links: Source | None = None,
+    ) -> Addition:
+        """Take in new triples of one graph (:meth:`GrowingModel.add`), or links, untrained.
+
+        The entities of links are matched with each other from then on and are no candidates for
+        others. Links among those held out to test or to validate on stay held out.
+
+        Args:
+            links: pairs of left and right entities that have become known, or a file of them.
+        """
+        if links is None and triples is not None:
+            more: dict[str, Any] = {"source": source, "names": names}
+            return super().add(triples, side=side, strict=strict, refresh=refresh, **more)
+        if links is None or triples is not None:
+            raise ConfigError("give triples or links: each is an addition of its own")
+        self._prepare_change()
+        task = self.task
+        sizes = len(task.left.entities), len(task.right.entities)
+        given = task.read_links(links)
+        known, tested = (
+            np.isin(row_keys(given, sizes), row_keys(others, sizes))
+            for others in (np.concatenate((task.train, task.valid)), task.test)
+        )
+        fresh = given[~known & ~tested]
+        counts = {"links": len(fresh), "known": int(known.sum()), "tested": int(tested.sum())}
+        if counts["tested"]:
+            warn_left_out(f"{counts['tested']:,} links were left out: they are held out to test on")
+        addition = self.growing.add_links(fresh, source or called(links, "links"), counts)
+        if refresh:
+            self.refresh()
+        return addition
 
     def match(
         self,
@@ -187,8 +239,9 @@ class MatchingModel(GrowingModel[AlignmentState]):
         return ResultTable(add_names(table, self.growing.sides, language))
 
     def claimed(self) -> dict[str, str] | None:
-        """The right entity of each left one that is claimed to match: each the other's best.
+        """The right entity of each left one that is claimed to match, or that an added link names.
 
+        Matches are each other's best.
         With a confidence, it is not less than the fitted threshold. None where there are so many
         pairs that matching them takes longer than an addition.
         """
@@ -198,7 +251,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
         least: Literal["fitted"] | None = "fitted" if self.learned.confidence else None
         table = self.match(assign="mutual", min_confidence=least)
         rows = zip(*(table[side].to_pylist() for side in SIDES), strict=True)
-        return {mine: theirs for mine, theirs in rows if theirs is not None}
+        links = self.growing.links[self._decided.leaves(self.growing.links)]
+        ends = zip(self.growing.sides.values(), links.T, strict=True)
+        known = zip(*(graph.entities.take(ids) for graph, ids in ends), strict=True)
+        return {mine: theirs for mine, theirs in rows if theirs is not None} | dict(known)
 
     def arrived_since(self, number: int, side: str = "left") -> list[str]:
         """Entities of a side that came with additions after that number."""

@@ -13,7 +13,8 @@ from torch import Tensor
 from decentrl.data.naming import add_names
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError, InputError
-from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.growing import Growing
+from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.storage.addition import Growth
 from decentrl.storage.index import ExactIndex, FaissIndex, Vectors
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.data.alignment_task import NO_LINKS
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError
-from decentrl.growth.decided import NO_LINKS, among, most_of_one
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.decided import among, most_of_one
+from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs

@@ -17,7 +17,7 @@ from decentrl.data.memory import Source
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import BundleError, ConfigError
 from decentrl.graph.splits import Splits
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.learned import SIDE, Learned, Model, all_triples, graphs_of
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.matching.confidence import Confidence

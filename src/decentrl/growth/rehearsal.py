@@ -20,7 +20,7 @@ from decentrl.data.knowledge_graph import KnowledgeGraph
 from decentrl.data.vocabulary import Ids
 from decentrl.graph.view import entities_of
 from decentrl.growth.alignment_state import SIDES, AlignmentState
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import (

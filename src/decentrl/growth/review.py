@@ -13,7 +13,8 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.decided import DecidedPairs, among, current
-from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.growing import Growing
+from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.growth.potentials import Matching
 from decentrl.growth.settled import Settled
 from decentrl.matching.confidence import CAP, evidence

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decentrl.data.alignment_task import NO_LINKS
 from decentrl.data.vocabulary import Ids
-from decentrl.growth.decided import NO_LINKS, DecidedPairs
-from decentrl.growth.growing_graph import Growing
+from decentrl.growth.decided import DecidedPairs
+from decentrl.growth.growing import Growing
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.matches import KEPT, Answers, answer
@@ -60,6 +61,16 @@ class Settled:
             torch.cat((self.confidence[stays], accepted)),
             self.triples,
         )
+
+    def without(self, links: Ids) -> Settled:
+        """Those of entities that are in none of some links, int64[k, 2], left then right."""
+        ends = zip(self.pairs.T, links.T, strict=True)
+        kept = ~np.logical_or(*(np.isin(mine, known) for mine, known in ends))
+        if kept.all():
+            return self
+        chosen = torch.from_numpy(kept)
+        parts = self.scores[chosen], self.confidence[chosen]
+        return Settled(self.pairs[kept], *parts, self.triples)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """As tensors, for a file."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.alignment_state import AlignmentState
-from decentrl.growth.growing_graph import Growing, GrowingGraph
+from decentrl.growth.growing import Growing
+from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.growth.pair_explanation import Relation
 from decentrl.growth.potentials import Matching
 from decentrl.matching.assignment import mutual_nearest

@@ -1,15 +1,15 @@
 """What one addition brings, and the bytes that a store keeps of it.
 
 An addition is a line, which is JSON, and pieces: the labels of the new entities as JSON, the
-triples, the ids of entities that have a row, names and attributes as JSON if there are any, and the
-rows, so many to a piece. Numbers are little-endian on every machine.
+triples, the ids of entities that have a row, names and attributes as JSON if there are any, known
+links if it brings some, and the rows, so many to a piece. Numbers are little-endian everywhere.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from decentrl.data.alignment_task import NO_LINKS
 from decentrl.data.attributes import NO_ATTRIBUTES, Attributes
 from decentrl.data.literals import NO_LITERALS, Literals
 from decentrl.data.names import NO_NAMES, Names
@@ -33,7 +34,7 @@ class Addition:
 
     number: int
     time: str  # ISO 8601, UTC
-    side: str  # "left", "right", or "" where there is one graph
+    side: str  # "left", "right", or "" where there is one graph, and for links of two
     source: str  # what it came from, in words
     triples: int
     entities: int  # new ones
@@ -66,7 +67,7 @@ def check_line(line: Any) -> Line:
     numbers = [line["triples"], line["entities"], line["first"], *line["rows"], *line["pieces"]]
     if any(type(x) is not int or x < 0 for x in numbers) or len(line["rows"]) != 2:
         raise ValueError("the numbers in a line of the log")
-    others = 3 + (line.get("literals") is True)
+    others = 3 + (line.get("literals") is True) + (line.get("links") is True)
     if line["chunk"] < 1 or len(line["pieces"]) != others + -(-line["rows"][0] // line["chunk"]):
         raise ValueError("a line of the log has too few or too many pieces")
     return line
@@ -77,7 +78,7 @@ _KEPT = [x.name for x in fields(Addition) if x.name != "folded"]
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What one addition brought to one side."""
+    """What one addition brought: triples to one side, or known links of two, and nothing else."""
 
     side: str
     triples: npt.NDArray[np.int64]  # [n, 3], ids of that side
@@ -86,6 +87,13 @@ class Growth:
     ids: npt.NDArray[np.int64]  # [k], the entities with a row, ascending
     rows: npt.NDArray[np.float32]  # [k, width]
     literals: Literals = NO_LITERALS  # what is said of entities besides
+    links: npt.NDArray[np.int64] = field(default_factory=NO_LINKS.copy)  # [m, 2], left and right
+
+    @classmethod
+    def of_links(cls, links: npt.NDArray[np.int64]) -> Growth:
+        """Known links, int64[m, 2]; of no side, as they are of both."""
+        none = np.empty(0, np.int64)
+        return cls("", none.reshape(0, 3), [], 0, none, np.empty((0, 0), np.float32), links=links)
 
     def check(self, side: Sequence[int] | None) -> None:
         """That it goes on where its side ended: its next id, and the width of its rows."""
@@ -104,6 +112,11 @@ class Growth:
             raise ValueError("an id is none of an entity")
         if not np.isfinite(self.rows).all():
             raise ValueError("a row has a number that is not finite")
+        if self.links.shape[1:] != (2,) or (self.links < 0).any():
+            raise ValueError("links that are none")
+        others = self.side or self.first or size or len(self.triples) or self.labels
+        if len(self.links) and others:
+            raise ValueError("links with triples")
         for part in (self.literals.names, self.literals.attributes):
             if len(part):
                 check_columns(part.to_arrow(), self.first + len(self.labels))
@@ -116,6 +129,8 @@ class Growth:
         if self.literals:
             names, attributes = self.literals.names, self.literals.attributes
             yield json.dumps([x.to_arrow().to_pydict() for x in (names, attributes)]).encode()
+        if len(self.links):
+            yield np.asarray(self.links, "<i8").tobytes()
         rows, chunk = np.ascontiguousarray(self.rows, "<f4"), _rows_to_a_piece(self.rows.shape[1])
         for start in range(0, len(rows), chunk):
             yield rows[start : start + chunk].tobytes()
@@ -128,6 +143,7 @@ class Growth:
             "chunk": _rows_to_a_piece(self.rows.shape[1]),
             "pieces": list(crcs),
             **({"literals": True} if self.literals else {}),
+            **({"links": True} if len(self.links) else {}),
         }
 
     @classmethod
@@ -136,14 +152,17 @@ class Growth:
         labels = json.loads(next(pieces))
         triples, ids = (np.frombuffer(next(pieces), "<i8").astype(np.int64) for _ in range(2))
         literals = _read_literals(next(pieces)) if line.get("literals") else NO_LITERALS
+        links = np.frombuffer(next(pieces) if line.get("links") is True else b"", "<i8").astype(
+            np.int64
+        )
         (size, width), chunk = line["rows"], line["chunk"]
         rows = np.empty((size, width), np.float32)
         for start, piece in zip(range(0, size, chunk), pieces, strict=True):
             part = rows[start : start + chunk]
             part[:] = np.frombuffer(piece, "<f4").reshape(part.shape)
-        found = cls(
-            line["side"], triples.reshape(-1, 3), labels, line["first"], ids, rows, literals
-        )
+        pairs = np.frombuffer(links, "<i8").astype(np.int64).reshape(-1, 2)
+        rest = line["first"], ids, rows, literals, pairs
+        found = cls(line["side"], triples.reshape(-1, 3), labels, *rest)
         if not isinstance(labels, list) or not all(isinstance(x, str) for x in labels):
             raise ValueError("labels that are no text")
         if [len(triples) // 3, len(labels)] != [line["triples"], line["entities"]]:
