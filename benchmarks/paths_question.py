@@ -4,10 +4,11 @@
                       [--ranked 64] [--set model.dim=32]
     python benchmarks/paths_question.py --generated 1000000 10000000 --set model.frontier=300
 
-With --generated a random graph of so many entities and triples, of which entity i occurs in about
-as many as 1 / sqrt(i) says: the first in thousands, most in a few. The weights are untrained: they cost the same. Prints wall and CPU seconds of `predictor.predict`
-for one question with the process warm, and of scoring a block of test questions, each; that times
-the number of test questions is what ranking the test set takes.
+With --generated a random graph of so many entities and triples, in which entity i occurs in
+proportion to 1 / sqrt(i): the first in thousands of triples, most in a few. The weights are
+untrained: they cost the same. Prints wall and CPU seconds of `predictor.predict` for one question
+with the process warm, and of scoring a block of test questions, each; that times the number of test
+questions is what ranking the test set takes.
 """
 
 from __future__ import annotations

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 import pytest
 
 ABSENT = "benchmark files absent: set DECENTRL_DATA"
+NO_BROWSER = "no browser: apt-get install chromium, and pip install playwright"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many tests did not run for want of the benchmark files."""
-    skipped = [r for r in terminalreporter.getreports("skipped") if ABSENT in str(r.longrepr)]
-    terminalreporter.write_line(f"{len(skipped)} tests skipped for want of benchmark files")
+    """Say how many tests did not run for want of the benchmark files, or of a browser."""
+    reasons = [str(report.longrepr) for report in terminalreporter.getreports("skipped")]
+    for wanted, what in ((ABSENT, "benchmark files"), (NO_BROWSER, "a browser")):
+        number = sum(wanted in reason for reason in reasons)
+        terminalreporter.write_line(f"{number} tests skipped for want of {what}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

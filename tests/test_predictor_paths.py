@@ -181,6 +181,24 @@ def test_new_entities_are_full_members_from_the_start(task: GraphTask) -> None:
     assert min(cells.values()) > 0.15
 
 
+def test_a_frontier_of_one_learns_and_answers(task: GraphTask) -> None:
+    narrow = make("model.frontier=1").fit(task)
+    same(make("model.frontier=1").fit(task), narrow)
+    assert 0 < narrow.evaluate().rows[0]["mrr"] < 1
+    assert narrow.predict(head="person 1", relation="knows", top=3).num_rows == 3
+    narrow.add(NEWS)
+    answers = narrow.predict(head="newcomer", relation="knows", top=1000)["tail"].to_pylist()
+    assert "person 5" in answers
+    # What no message reached has one score.
+    found = list(scores(narrow, "newcomer", "knows").values())
+    assert len(set(found)) < len(found) / 2
+
+
+def test_a_frontier_of_some_learns_more_than_counting_knows(task: GraphTask) -> None:
+    made = make("training.epochs=20", "model.dim=16", "model.frontier=30").fit(task)
+    assert made.evaluate().rows[0]["mrr"] > made.frequency()["mrr"] + 0.1
+
+
 # Keeping
 
 

@@ -32,10 +32,11 @@ from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.path_explanation import PathReason, explain_triple, in_words
 from decentrl.growth.prediction_state import PredictionState, splits_of, view_of
 from decentrl.nn.running import cuda_devices
+from decentrl.scorers.base import Scorer
 from decentrl.scorers.completion import CALIBRATED, Answer, Completion, reliability
 from decentrl.scorers.model import make_scorer
-from decentrl.training.loop import Row, train
-from decentrl.training.prediction import Validation
+from decentrl.training.loop import Row
+from decentrl.training.prediction import estimate, train_stages
 from decentrl.training.progress import progress_bar
 
 TripleSource = Ids | Source
@@ -117,39 +118,30 @@ class Predictor(GrowingModel[PredictionState]):
         task = as_graph_task(source, held_out, test, self.config.seed)
         self.seconds["read"] = time.perf_counter() - started
         started = time.perf_counter()
-        training = self.config.with_epochs(share).training
-        with (
-            progress_bar(training.epochs, progress=progress, on_epoch=on_epoch) as shown,
-            torch.random.fork_rng(devices=cuda_devices(self.device)),
-        ):
-            objective, validate = self._objective(task, start)
-            if on_estimate is not None and hasattr(objective, "seconds"):
-                on_estimate(objective.seconds(training.epochs))
-            history = train(
-                objective,
-                training,
-                self.config.seed,
-                validate=validate,
-                run=None if run is None else Path(run),
-                resume=resume,
-                on_epoch=shown,
-            )
-        self._swap(PredictionState.from_model(self.config, self.device, task, objective.model))
+        with torch.random.fork_rng(devices=cuda_devices(self.device)):
+            model, view, splits = self._model(task, start)
+            stages = model.stages(splits.train, view, splits.known_valid, share)
+            if on_estimate is not None and (seconds := estimate(stages)):
+                on_estimate(seconds)
+            epochs = sum(stage.training.epochs for stage in stages)
+            with progress_bar(epochs, progress=progress, on_epoch=on_epoch) as shown:
+                where = None if run is None else Path(run)
+                history = train_stages(stages, splits, self.config.seed, where, resume, shown)
+            model.settle(splits.train, view, splits.known_valid)
+        self._swap(PredictionState.from_model(self.config, self.device, task, model))
         self.history = history
         self.seconds["train"] = time.perf_counter() - started
         return self
 
-    def _objective(self, task: GraphTask, start: Self | None) -> tuple[Any, Validation]:
-        """What is to be trained, with what it is trained on, and its validation."""
-        config, splits = self.config, splits_of(task)
-        torch.manual_seed(config.seed)
-        model = make_scorer(splits.n_entities, splits.n_relations, config).to(self.device)
+    def _model(self, task: GraphTask, start: Self | None) -> tuple[Scorer, Any, Splits]:
+        """What is to be trained, what it reads while it is, and the triples of the task."""
+        splits = splits_of(task)
+        torch.manual_seed(self.config.seed)
+        sizes = splits.n_entities, splits.n_relations
+        model = make_scorer(*sizes, self.config).to(self.device)
         if start is not None:
             model.load_state_dict(start.learned.weights_for(model, fresh=True))
-        view = view_of(model, splits.train, task, self.device)
-        valid = splits.known_valid
-        validation = Validation(model, view, splits.train, valid, splits.n_relations)
-        return model.objective(splits.train, view, valid), validation
+        return model, view_of(model, splits.train, task, self.device), splits
 
     @property
     def _splits(self) -> Splits:

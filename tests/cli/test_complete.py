@@ -83,17 +83,35 @@ def test_a_dataset_in_the_open_world(decentrl: Command, tmp_path: Path) -> None:
     assert "new query, known answer" in shown.out
 
 
-def test_where_entities_arrive_the_default_is_the_model_that_takes_them_in(
-    decentrl: Command, tmp_path: Path
-) -> None:
-    small = QUICK[2:]  # without its preset
-    for world, preset in (((), "strong"), (("--open-world",), "paper")):
-        run = tmp_path / preset
-        given = ("--dataset", "world/cldr", *world, "--set", "training.batch=2048")
-        assert decentrl("complete", *small, *given, "-o", run).code == 0
-        assert read_settings(run)[1].preset == preset
-    told = decentrl("complete", "--help").out.replace("│", " ").split()
-    assert "strong; paper with --open-world" in " ".join(told)
+FEW = ("--set", "training.epochs=1", "--set", "model.dim=8", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "small", "preset"),
+    [
+        ((), True, "paths"),
+        (("--open-world",), True, "paths"),
+        ((), False, "strong"),
+        (("--open-world",), False, "paper"),
+        # What is about answers by vectors, or by paths, has them.
+        (("--decoder", "distmult"), True, "strong"),
+        (("--set", "model.hide=triple"), False, "paths"),
+    ],
+)
+def test_the_default_is_paths_where_the_graph_is_small(
+    decentrl: Command, people_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, ...], small: bool, preset: str,
+) -> None:  # fmt: skip
+    if not small:
+        monkeypatch.setattr("decentrl.runs.run.SMALL", 3)
+    done = decentrl("complete", people_file, *given, *FEW, "-o", tmp_path / "run")
+    assert done.code == 0, done.err
+    config = read_settings(tmp_path / "run")[1]
+    assert (config.preset, config.model.dim) == (preset, 8)
+    if "--decoder" not in given and "--set" not in given:
+        assert f"preset {preset}, for graphs " in " ".join(done.out.split())
+    told = " ".join(decentrl("complete", "--help").out.replace("│", " ").split())
+    assert "paths; above 50,000 triples strong, or paper with --open-world" in told
 
 
 def test_settings_and_seed_reach_the_run(

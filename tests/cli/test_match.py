@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,6 +151,9 @@ def test_people_see_the_first_of_many(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     done = decentrl("match", world_run)
     assert "… and 1,529 more: write them with -o matches.tsv" in done.out
+    # A confidence is a share; files and JSON have it as a fraction.
+    first = json.loads(decentrl("match", world_run, "--json").out)[0]
+    assert re.search(rf"{first['score']:.4f} +{first['confidence']:.1%}", done.out)
     assert done.out.count("\n") < 120
 
 

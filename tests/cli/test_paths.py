@@ -120,6 +120,7 @@ def test_what_cannot_be_asked_is_one_line(
     ("setting", "says"),
     [
         ("model.layers=0", "model.layers is 0; it must be at least 1"),
+        ("model.frontier=-1", "model.frontier is -1; it must be at least 0"),
         ("model.hide=all", "model.hide is 'all'; it can be: auto, pair, triple"),
         ("decoder.name=distmult", "decoder.name does not apply to the encoder paths"),
         ("training.learning_rate=nan", "must be a finite number"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from textwrap import dedent
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from torch.autograd import gradcheck
 
 from decentrl.graph.messages import Messages
 from decentrl.nn import relation_sum as module
-from decentrl.nn.relation_sum import relation_sum
+from decentrl.nn.relation_sum import Ways, relation_sum
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 N, R, D = 6, 3, 4
@@ -112,7 +114,7 @@ def test_memory_is_that_of_a_block_not_of_all_edges() -> None:
     script = """
         import resource, numpy as np, torch
         from decentrl.graph.messages import Messages
-        from decentrl.nn.relation_sum import relation_sum
+        from decentrl.nn.relation_sum import Ways, relation_sum
         rng = np.random.default_rng(0)
         n, width = 3000, 512
         some = np.stack([rng.integers(0, k, 260_000) for k in (n, 100, n)], 1)
@@ -144,3 +146,53 @@ def test_a_card_gives_the_same() -> None:
         found.append([y.cpu() for y in (made, *torch.autograd.grad(made.sin().sum(), (x, w)))])
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-4)
+
+
+# Kernels in Triton. Where there is no CUDA these are skipped; with Triton installed they can be
+# run by its interpreter, which says whether the sums are right, not whether they compile.
+
+
+@needs_cuda
+def test_kernels_for_cuda_are_right_there() -> None:
+    from decentrl.nn import triton_sum
+
+    kernels = Ways(triton_sum.summed, triton_sum.by_relation)
+    assert module.agree(kernels, torch.device("cuda"))
+    assert module._kernels(torch.device("cuda", 0)) != module.TORCH
+
+
+def test_kernels_are_right_by_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    code = """
+        import torch
+        from decentrl.nn import triton_sum
+        from decentrl.nn.relation_sum import Ways, agree
+        kernels = Ways(triton_sum.summed, triton_sum.by_relation)
+        print(agree(kernels, torch.device("cpu")))
+    """
+    told = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(code)], env=told, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_kernels_that_are_wrong_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake, cpu = ModuleType("decentrl.nn.triton_sum"), torch.device("cpu")
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr("decentrl.nn.triton_sum", fake, raising=False)
+    module._kernels.cache_clear()
+    try:
+        vars(fake).update(summed=lambda *x: 1.1 * module.summed(*x), by_relation=module.by_relation)
+        assert module._kernels(cpu) == module.TORCH
+        assert "give other sums than torch on cpu: not used" in caplog.text
+        vars(fake).update(summed=lambda *x: module.summed(*x))
+        module._kernels.cache_clear()
+        assert module._kernels(cpu).summed is fake.summed
+        del fake.summed  # as where Triton is missing, or raises
+        module._kernels.cache_clear()
+        assert module._kernels(cpu) == module.TORCH
+    finally:
+        module._kernels.cache_clear()

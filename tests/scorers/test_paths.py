@@ -27,6 +27,7 @@ from decentrl.data.registry import load_task
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.messages import Messages
 from decentrl.graph.splits import Splits
+from decentrl.nn.frontier import frontier_scores
 from decentrl.scorers.completion import Completion
 from decentrl.scorers.paths import PathObjective, PathScorer, what_to_hide
 
@@ -57,16 +58,17 @@ def place(made: PathObjective, entity: int, relation: int, answer: int) -> int:
     return int(one)
 
 
+@pytest.mark.parametrize("frontier", [0, 2])
 @pytest.mark.parametrize("how", ["pair", "triple"])
-def test_a_step_learns_from_the_graph_without_its_answers(how: str) -> None:
+def test_a_step_learns_from_the_graph_without_its_answers(how: str, frontier: int) -> None:
     """The loss is what it would be if the hidden triples had never been there."""
-    made = objective(f"model.hide={how}")
+    made = objective(f"model.hide={how}", f"model.frontier={frontier}")
     batch = np.array([place(made, 0, 0, 1), place(made, 4, R + 0, 3)])
     found = made.loss(batch, np.random.default_rng(0))
     gone = {(0, 0, 1), (3, 0, 4)} | ({(0, 1, 1)} if how == "pair" else set())
     left = np.array([row for row in TRIPLES.tolist() if tuple(row) not in gone])
     graph = Messages.of_triples(left, N, R)
-    scores = made.model.network(graph, torch.tensor([0, 4]), torch.tensor([0, R]))
+    scores = made.model.propagated(graph, torch.tensor([0, 4]), torch.tensor([0, R]))
     others = torch.zeros(2, N, dtype=torch.bool)
     others[0, 2] = True  # another answer that is known
     others[:, 8] = True
@@ -150,6 +152,33 @@ def test_an_entity_without_an_edge_neither_asks_nor_answers() -> None:
     assert asked.possible(np.array([0]), np.array([0]))[0, 8] == -torch.inf
     ranked = asked.scores(torch.tensor([0]), torch.tensor([0]))[0]
     assert ranked[8] == ranked.min()
+
+
+def test_a_frontier_is_what_questions_are_answered_by() -> None:
+    made, exact = scorer("model.frontier=1"), scorer()
+    graph, asked = made.read(TRIPLES, TRIPLES, CPU), (torch.arange(8), torch.arange(8) % (2 * R))
+    expected = frontier_scores(made.network, graph, *asked, 1)
+    torch.testing.assert_close(made.scores(graph, *asked), expected)
+    assert not torch.allclose(exact.scores(graph, *asked), expected)
+    wide = scorer("model.frontier=9", "model.layers=1").scores(graph, *asked)
+    torch.testing.assert_close(wide, scorer("model.layers=1").scores(graph, *asked))
+
+
+def test_paths_of_a_frontier_join_a_question_with_its_answer() -> None:
+    made = scorer("model.frontier=2", "model.layers=3")
+    graph = made.read(TRIPLES, TRIPLES, CPU)
+    edges = {(h, r, t) for h, r, t in TRIPLES.tolist()}
+    edges |= {(t, r + R, h) for h, r, t in TRIPLES.tolist()}
+    some = 0
+    for h, r, t in TRIPLES.tolist():
+        for path in made.reasons(graph, h, r, t, 3):
+            nodes = [h, *(v for _, _, v in path.edges)]
+            assert nodes[-1] == t
+            assert [u for u, _, _ in path.edges] == nodes[:-1]
+            assert set(path.edges) <= edges - {(h, r, t), (t, r + R, h)}
+            some += 1
+    assert some
+    assert made.reasons(graph, 0, 0, 6, 3) == []  # too far for two entities a layer
 
 
 def test_relations_are_compared_by_how_likely_their_answer_is() -> None:

@@ -180,8 +180,8 @@ def test_every_name_of_ours_has_its_encoder() -> None:
     for name in registry.ENCODERS.ours:
         config = PredictionConfig.from_preset("strong", (f"model.encoder={name}", "model.dim=4"))
         kind = encoder_type(config.model.encoder)
-        if issubclass(kind, Scorer):  # has neither an encoder nor a decoder
-            assert kind(5, 2, config).width == 0
+        if issubclass(kind, Scorer):  # has neither an encoder nor a decoder of its own
+            assert (kind(5, 2, config).width > 0) == config.model.vectors
             continue
         encoder = kind(config, 5, 2)
         assert encoder.embeddings.shape == (5, 4 if config.made else 0)

@@ -215,7 +215,10 @@ def predict(
     questions = read_questions(batch, predictor.task.graph) if batch else [parts]
     table = predictor.predict_all(questions, top=top, known=known, language=language)
     written = f"{table.num_rows:,} answers to {len(questions):,} questions"
-    empty = "no new answer; --known also shows the answers that the graph already holds"
+    empty = (
+        "no new answer; --known also shows the answers that the graph already holds (of an "
+        "entity without a triple there are none)"
+    )
     print_answers(
         table, output=output, written=written, as_json=as_json, file="answers.tsv", empty=empty
     )

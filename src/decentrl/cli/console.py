@@ -27,8 +27,10 @@ SHOWN = 50
 LABELS = ("left", "right", "head", "relation", "tail", "question", "best match", "best answer",
           "truth", "entity", "neighbour", "source", "or else", "note")  # fmt: skip
 """Columns that may be wrapped."""
-DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
+DIGITS = {"score": 4, "cosine": 4}
 """Digits after the point of what an answer comes with."""
+SHARES = ("confidence", "probability")
+"""What a terminal shows in per cent."""
 
 
 class _PrintableConsole(Console):
@@ -107,7 +109,7 @@ def _answer_table(table: ResultTable) -> Table:
     rows = table.slice(0, SHOWN).to_pylist()
     names = [x for x in table.column_names if x != "known" or any(row[x] for row in rows)]
     names = [x for x in names if not x.endswith(NAME)]  # shown with its entity
-    shown = plain_table("", *names, numbers=("rank", *DIGITS))
+    shown = plain_table("", *names, numbers=("rank", *DIGITS, *SHARES))
     for row in rows:
         shown.add_row(*(_answer_cell(name, called(row, name)) for name in names))
     return shown
@@ -116,6 +118,8 @@ def _answer_table(table: ResultTable) -> Table:
 def _answer_cell(name: str, value: Any) -> str:
     if name in DIGITS:
         return number(value, DIGITS[name])
+    if name in SHARES:
+        return "" if value is None else f"{value:.1%}"
     if name == "known":
         return "yes" if value else ""
     return "[dim]none" if value is None else escape(str(value))

@@ -39,6 +39,7 @@ class Plan:
     Args:
         changes: settings asked for; a run that goes on must have been begun with them.
         named: other options that were given; the same holds for them.
+        larger: settings in place of ``config`` if the graph turns out to be large.
     """
 
     sources: Any
@@ -51,6 +52,7 @@ class Plan:
     seeds: int = 0
     changes: Sequence[str] = ()
     named: Sequence[str] = ()
+    larger: Any = None
 
     def start(self) -> None:
         """Make the run, and print its results."""
@@ -122,8 +124,8 @@ class Plan:
             if self.resume and (folder / RESULTS).exists():
                 done.append(read_results(folder))
                 continue
-            config = replace(self.config, seed=i) if self.seeds else self.config
-            results, answers = self._make_run(config, folder, console)
+            seed = i if self.seeds else self.config.seed
+            results, answers = self._make_run(seed, folder, console)
             done.append(results)
         summary = runs.average(done) if self.seeds else done[0]
         if self.seeds:
@@ -131,15 +133,19 @@ class Plan:
         return summary, answers
 
     def _make_run(
-        self, config: Any, folder: Path, console: Console
+        self, seed: int, folder: Path, console: Console
     ) -> tuple[dict[str, Any], Sequence[Results]]:
         """One run; a terminal shows what goes on before and after training, too."""
+        config = replace(self.config, seed=seed)
+        larger = None if self.larger is None else replace(self.larger, seed=seed)
         kind = kind_for(config).name
         with plain_console(stderr=True).status("reading") as status:
 
-            def on_start(task: Any) -> None:
+            def on_start(task: Any, chosen: Any) -> None:
                 status.stop()
                 _announce(console, self.sources, task)
+                if larger is not None:
+                    print_lines(console, _default_line(chosen, larger))
 
             def on_estimate(seconds: float) -> None:
                 if seconds > LONG:
@@ -157,12 +163,25 @@ class Plan:
             model, results = runs.make_run(
                 self.sources, config, folder,
                 device=self.device, resume=self.resume,
-                overwrite=self.overwrite and not self.seeds,
+                overwrite=self.overwrite and not self.seeds, larger=larger,
                 on_start=on_start, on_trained=on_trained, on_estimate=on_estimate,
                 command=shlex.join(["decentrl", *sys.argv[1:]]),
             )  # fmt: skip
         answers = runs.JOBS[kind].tested(model).to_pylist() if results["results"] else ()
         return results, answers
+
+
+def _default_line(chosen: Any, larger: Any) -> str:
+    """Which preset was taken, where none was asked for, and what another would be good for."""
+    if chosen.preset == larger.preset:
+        return (
+            f"preset {chosen.preset}, for graphs above {runs.SMALL:,} triples; --preset paths "
+            "takes longer, and answers with reasons"
+        )
+    return (
+        f"preset {chosen.preset}, for graphs of at most {runs.SMALL:,} triples; --preset "
+        f"{larger.preset} makes vectors of entities"
+    )
 
 
 def _announce(console: Console, sources: Any, task: Any) -> None:

@@ -51,8 +51,10 @@ Seeds = Annotated[
 
 READING = ("format", "header", "columns", "separator", "unknown_links", "right_columns")
 """Options about how files are read."""
+SMALL_PRESET = "paths"
+"""Of `complete` for graphs of at most ``runs.SMALL`` triples."""
 OPEN_PRESET = "paper"
-"""For `complete --open-world`: entity embeddings help known entities and harm new ones."""
+"""For larger ones with --open-world: entity embeddings help known entities and harm new ones."""
 
 
 def align(  # long, as its options and their help are in it
@@ -159,7 +161,8 @@ def complete(
         str,
         Option(
             help="A ready set of settings.",
-            show_default=f"{DEFAULT_PRESET}; {OPEN_PRESET} with --open-world",
+            show_default=f"{SMALL_PRESET}; above 50,000 triples {DEFAULT_PRESET}, or "
+            f"{OPEN_PRESET} with --open-world",
         ),
     ] = "",
     decoder: Annotated[
@@ -184,11 +187,31 @@ def complete(
     decentrl complete --dataset world/geonames --open-world -o run
     """
     changes = [*([f"decoder.name={decoder}"] if decoder else ()), *(settings or ())]
-    preset = preset or (OPEN_PRESET if open_world else DEFAULT_PRESET)
-    config = PredictionConfig.from_preset(preset, changes, seed)
-    if not resume:
-        config.check()
-    _start(context, config, changes, ("triples",), ("valid", "test"), "TRIPLES")
+    larger = None
+    if preset:
+        config = PredictionConfig.from_preset(preset, changes, seed)
+    else:
+        config, larger = _default(OPEN_PRESET if open_world else DEFAULT_PRESET, changes, seed)
+    _start(context, config, changes, ("triples",), ("valid", "test"), "TRIPLES", larger)
+
+
+def _default(
+    vectors: str, changes: list[str], seed: int
+) -> tuple[PredictionConfig, PredictionConfig | None]:
+    """Settings where no preset is asked for, and others for a larger graph.
+
+    Args:
+        vectors: the preset of answers by vectors; changes may be about these, or about paths.
+    """
+    found, wrong = list[PredictionConfig](), list[ConfigError]()
+    for name in (SMALL_PRESET, vectors):
+        try:
+            found.append(PredictionConfig.from_preset(name, changes, seed))
+        except ConfigError as error:
+            wrong.append(error)
+    if not found:
+        raise wrong[-1]
+    return found[0], found[1] if len(found) > 1 else None
 
 
 def _start(
@@ -198,6 +221,7 @@ def _start(
     needed: tuple[str, ...],
     optional: tuple[str, ...],
     words: str,
+    larger: Any = None,
 ) -> None:
     """Check where the data come from, and make the run.
 
@@ -205,6 +229,7 @@ def _start(
         needed: names of the options that are about files, without which there is no task; in
             help they are called ``words``.
         optional: names of the others.
+        larger: other settings for a graph that is large.
     """
     asked, files = context.params, (*needed, *optional)
     dataset = asked["dataset"]
@@ -238,7 +263,8 @@ def _start(
     how = {name: asked[name] for name in ("device", "resume", "overwrite", "as_json", "seeds")}
     Reading.of(*(asked[name] for name in READING[:4]))  # is checked before anything is read
     named = given(context, *names, "preset", "seed")
-    Plan(sources, config, Path(asked["output"]), **how, changes=changes, named=named).start()
+    output = Path(asked["output"])
+    Plan(sources, config, output, **how, changes=changes, named=named, larger=larger).start()
 
 
 def refit(

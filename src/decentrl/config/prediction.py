@@ -83,7 +83,8 @@ class PathsSettings(ScorerSettings):
     dim: int = setting(16, "width of an entity's state", at_least=1, at_most=2**10)
     layers: int = setting(5, "number of layers: how long a path can be", at_least=1, at_most=64)
     frontier: int = setting(
-        0, "entities that a layer goes on from, the most promising of a question; 0 is exact: all",
+        0,
+        "entities that a layer goes on from, the most promising of a question; 0 is exact: all",
         at_least=0,
     )
     hide: Literal["auto", "pair", "triple"] = setting(
@@ -91,6 +92,25 @@ class PathsSettings(ScorerSettings):
         "what a batch must not see: the triples asked about, all edges between their entities "
         "(pair), or what validation triples look like (auto)",
     )
+
+
+@dataclass(frozen=True)
+class FusedTraining(PathsTraining):
+    vectors: float = setting(
+        1.0, "share of the epochs of the preset strong that the vectors are trained for", **SHARE
+    )
+
+
+@dataclass(frozen=True)
+class FusedSettings(PathsSettings):
+    """Answers by paths, and by vectors as the preset ``strong`` makes them, weighed together."""
+
+    encoder: ClassVar[str] = "fused"
+    vectors: ClassVar[bool] = True
+    any_graph: ClassVar[bool] = False
+    sections: ClassVar[dict[str, type | None]] = {
+        **PathsSettings.sections, "training": FusedTraining,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -182,6 +202,7 @@ ENCODERS: dict[str, type[EncoderSettings]] = {
     "reflection": PredictionReflectionSettings,
     "none": TableSettings,
     "paths": PathsSettings,
+    "fused": FusedSettings,
 }
 """Settings of every encoder by its name; registering a prediction encoder adds to it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -71,6 +72,14 @@ class Arrivals:
 
     def __contains__(self, triple: tuple[int, int, int]) -> bool:
         return triple in self._known
+
+    def fork(self) -> Arrivals:
+        """A copy to which more may be added."""
+        _ = self._by_end  # made once, for all copies
+        other = copy(self)
+        other._triples, other._known = list(self._triples), set(self._known)
+        other._about = {entity: list(places) for entity, places in self._about.items()}
+        return other
 
     @property
     def triples(self) -> Ids:

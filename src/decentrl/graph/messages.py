@@ -107,6 +107,17 @@ class Messages:
         rows, relations, columns = (x[chosen] for x in self.edges)
         return Messages.of_edges(rows, relations, columns, self.sizes, self.back)
 
+    def among(self, entities: Tensor) -> Messages:
+        """The edges between some entities, increasing int64[k], which are renumbered."""
+        bounds = self.sources.indptr[self.groups.indptr[torch.stack((entities, entities + 1))]]
+        edges, rows = stretches(bounds[0], bounds[1])
+        ends = self.sources.columns[edges]
+        columns = torch.searchsorted(entities, ends).clamp(max=len(entities) - 1)
+        kept = (entities[columns] == ends).nonzero()[:, 0]
+        relations = self.groups.columns[self.sources.rows[edges[kept]]]
+        sizes = len(entities), self.groups.n_columns, len(entities)
+        return Messages.of_edges(rows[kept], relations, columns[kept], sizes, self.back)
+
     def blocks(self, most: int) -> Iterator[tuple[slice, slice]]:
         """Rows and their groups, at most so many groups at a time, or those of a single row."""
         ends, row, n = self._ends, 0, self.groups.n_rows
@@ -120,6 +131,14 @@ class Messages:
     def _ends(self) -> Ids:
         found: Ids = self.groups.indptr.cpu().numpy()
         return found
+
+
+def stretches(starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers of stretches start … stop - 1, and of each which stretch it is of."""
+    sizes = stops - starts
+    places = torch.repeat_interleave(sizes)
+    firsts = starts - (sizes.cumsum(0) - sizes)
+    return torch.arange(len(places), device=places.device) + firsts[places], places
 
 
 class Hiding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -181,6 +182,16 @@ class Growing:
             "without_vector": len(without),
             "for_example": graph.entities.take(without[:5]),
         }
+
+    def fork(self) -> Growing:
+        """A copy in memory that may grow apart from this one, as long as this one stays."""
+        for graph in self.sides.values() if self.model.reads_two_hops else ():
+            _ = graph.arrivals.dropped  # made once, for all copies
+        other = copy(self)
+        other.store, other.durable, other.additions = None, False, list(self.additions)
+        other.sides = {side: graph.fork() for side, graph in self.sides.items()}
+        other.decided = Decided(self.decided.log)
+        return other
 
     def undo(self) -> Addition:
         """Remove the last addition."""

@@ -9,6 +9,7 @@ change it, so the order and the number of additions in which triples come do not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -159,6 +160,19 @@ class GrowingGraph:
         """The parts of rows that were computed after training, [k, width] each, by name."""
         rows = [self.rows[i] for i in ids.tolist()]
         return model.split(torch.stack(rows) if rows else torch.zeros(0, model.width))
+
+    def fork(self) -> GrowingGraph:
+        """A copy that may grow apart from this one, as long as this one stays as it is.
+
+        Both share the vectors there are; those that come are written behind them.
+        """
+        self._with_room()
+        self.has_vector()
+        _ = self._trained_keys, self.literals
+        other = copy(self)
+        other.entities, other.arrivals = self.entities.copy(), self.arrivals.fork()
+        other._literals, other.rows = list(self._literals), dict(self.rows)
+        return other
 
     # Additions
 

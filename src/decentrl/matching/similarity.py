@@ -162,16 +162,23 @@ def _highest(block: Tensor, k: int) -> Tensor:
     """The k highest values of each row, highest first: [n, m] → [n, k]."""
     if block.is_cuda or not 0 < k <= _FEW:
         return block.topk(k, dim=1).values
-    # For few, as many maxima are faster than sorting, and those of NumPy than those of torch.
+    # For few, as many maxima are faster than sorting, and with NumPy faster than with torch.
     found, places = [], []
     for _ in range(k):
-        place = torch.from_numpy(block.numpy().argmax(1))[:, None]
+        place = _argmax(block)[:, None]
         found.append(block.gather(1, place))
         places.append(place)
         block.scatter_(1, place, -torch.inf)
     for value, place in zip(found, places, strict=True):
         block.scatter_(1, place, value)
     return torch.cat(found, 1)
+
+
+def _argmax(block: Tensor) -> Tensor:
+    """The first column of the highest value of each row, int64[n]."""
+    if block.is_cuda or not block.numel():
+        return block.argmax(1)
+    return torch.from_numpy(block.numpy().argmax(1))
 
 
 def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
@@ -230,10 +237,11 @@ def mutual_share(scores: Scores) -> float:
     highest = scores.left.new_full((m,), -torch.inf)
     claimant = torch.zeros(m, dtype=torch.int64, device=best.device)
     for rows, block in scores.blocks():
-        best[rows] = block.argmax(1)
-        values, places = block.max(0)
-        higher = values > highest
-        highest[higher], claimant[higher] = values[higher], places[higher] + rows.start
+        best[rows] = _argmax(block)
+        values = block.amax(0)
+        higher = (values > highest).nonzero()[:, 0]  # fewer from block to block
+        highest[higher] = values[higher]
+        claimant[higher] = _argmax(block[:, higher].t().contiguous()) + rows.start
     own = torch.arange(n, device=best.device)
     return 2 * int((claimant[best] == own).sum()) / (n + m)
 

@@ -6,7 +6,10 @@ first, and the sums are multiplied in blocks that stay in the cache.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,18 +18,26 @@ from torch.autograd.function import once_differentiable
 
 from decentrl.graph.messages import Messages
 
+logger = logging.getLogger(__name__)
 CELLS = 2**19
 """Numbers in a block on a CPU, which then fits its cache."""
 CUDA_CELLS = 2**26
 """The same on a card without Triton."""
 
 
+class Ways(NamedTuple):
+    """How both sums are computed; see :func:`summed` and :func:`by_relation`."""
+
+    summed: Callable[[Tensor, Tensor, Messages], Tensor]
+    by_relation: Callable[[Tensor, Tensor, Messages], Tensor]
+
+
 class _RelationSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, graph: Messages) -> Tensor:
         ctx.save_for_backward(x, w)
-        ctx.graph = graph
-        return _summed(x, w, graph)
+        ctx.graph, ctx.ways = graph, _ways(x)
+        return ctx.ways.summed(x, w, graph)  # type: ignore[no-any-return]
 
     @staticmethod
     @once_differentiable
@@ -35,9 +46,9 @@ class _RelationSum(torch.autograd.Function):
         gradient = gradient.contiguous()
         for_x = for_w = None
         if ctx.needs_input_grad[0]:
-            for_x = _summed(gradient, w, ctx.graph.transposed)
+            for_x = ctx.ways.summed(gradient, w, ctx.graph.transposed)
         if ctx.needs_input_grad[1]:
-            for_w = _by_relation(x, gradient, ctx.graph)
+            for_w = ctx.ways.by_relation(x, gradient, ctx.graph)
         return for_x, for_w, None
 
 
@@ -61,7 +72,8 @@ def _sources(x: Tensor, graph: Messages, groups: slice) -> Tensor:
     return _bags(x, graph.sources.columns[edges], indptr)
 
 
-def _summed(x: Tensor, w: Tensor, graph: Messages) -> Tensor:
+def summed(x: Tensor, w: Tensor, graph: Messages) -> Tensor:
+    """out[v] = Σ over the edges v ←(ρ)– u of x[u] ⊙ w[ρ]: [n_rows, width]."""
     out = x.new_empty(graph.groups.n_rows, x.shape[1])
     relations, indptr = graph.groups.columns, graph.groups.indptr
     every = torch.arange(len(relations), device=x.device)
@@ -75,7 +87,7 @@ def _summed(x: Tensor, w: Tensor, graph: Messages) -> Tensor:
     return out
 
 
-def _by_relation(x: Tensor, gradient: Tensor, graph: Messages) -> Tensor:
+def by_relation(x: Tensor, gradient: Tensor, graph: Messages) -> Tensor:
     """out[ρ] = Σ over the edges v ←(ρ)– u of x[u] ⊙ gradient[v]: [n_relations, width]."""
     out = x.new_zeros(graph.groups.n_columns, x.shape[1])
     for _, groups in graph.blocks(_most(x)):
@@ -89,6 +101,48 @@ def _by_relation(x: Tensor, gradient: Tensor, graph: Messages) -> Tensor:
         ends = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
         out[relations] += _bags(sums, order, ends)
     return out
+
+
+TORCH = Ways(summed, by_relation)
+"""In torch alone: on a CPU, and where there is nothing better."""
+
+
+def _ways(x: Tensor) -> Ways:
+    """What is best where ``x`` is: on CUDA kernels in Triton, if they are right there."""
+    exact = x.dtype == torch.float64  # kernels add up in single precision
+    return _kernels(x.device) if x.is_cuda and not exact else TORCH
+
+
+@cache
+def _kernels(device: torch.device) -> Ways:
+    """Kernels in Triton, looked at once in a process; what is missing or wrong is not used."""
+    try:
+        from decentrl.nn import triton_sum
+
+        kernels = Ways(triton_sum.summed, triton_sum.by_relation)
+        right = agree(kernels, device)
+    except Exception as error:  # whatever a compiler or a driver may raise
+        logger.info("no kernels in Triton: %s", error)
+        return TORCH
+    if not right:
+        logger.warning("kernels in Triton give other sums than torch on %s: not used", device)
+    return kernels if right else TORCH
+
+
+def agree(ways: Ways, device: torch.device) -> bool:
+    """Whether they give on this device what torch gives, on a small graph with a hub."""
+    rng = torch.Generator().manual_seed(0)
+    n, r, width, size = 60, 5, 150, 600
+    heads, tails = torch.randint(n, (2, size), generator=rng)
+    heads[: size // 4] = 3
+    kinds = torch.randint(r, (size,), generator=rng)
+    triples = torch.unique(torch.stack((heads, kinds, tails), 1), dim=0)
+    graph = Messages.of_triples(triples.numpy(), n, r, device)
+    x, w, g = (torch.randn(k, width, generator=rng).to(device) for k in (n, 2 * r, n))
+    found, expected = (
+        (way.summed(x, w, graph), way.by_relation(x, g, graph)) for way in (ways, TORCH)
+    )
+    return all(torch.allclose(*both, atol=1e-2) for both in zip(found, expected, strict=True))
 
 
 def relation_sum(x: Tensor, w: Tensor, graph: Messages) -> Tensor:

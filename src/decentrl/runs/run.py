@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
+from decentrl.data.graph_task import GraphTask
 from decentrl.errors import (
     BundleError,
     ConfigError,
@@ -43,6 +44,9 @@ from decentrl.storage.bundle import seal_of
 from decentrl.storage.files import json_text, whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.training.loop import Row
+
+SMALL = 50_000
+"""Triples up to which a graph is small: paths are learned in minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ def make_run(
     resume: bool = False,
     overwrite: bool = False,
     command: str | None = None,
-    on_start: Callable[[Any], None] | None = None,
+    larger: Settings | None = None,
+    on_start: Callable[[Any, Settings], None] | None = None,
     on_epoch: Callable[[Row], None] | None = None,
     on_trained: Callable[[], None] | None = None,
     on_estimate: Callable[[float], None] | None = None,
@@ -110,7 +115,8 @@ def make_run(
         resume: go on with the run in that folder.
         overwrite: replace the run in that folder; it stays until there is another.
         command: shown in the report.
-        on_start: called with the task, once it is read.
+        larger: settings in place of ``config`` for a graph of more than :data:`SMALL` triples.
+        on_start: called with the task, once it is read, and the settings.
         on_estimate: called with the seconds of training, where these can be estimated.
     """
     resume = resume and (folder / CONFIG).exists()
@@ -121,10 +127,12 @@ def make_run(
     started = time.perf_counter()
     task, start = read_task(sources, model.config, device)
     reading = time.perf_counter() - started
+    if larger is not None and isinstance(task, GraphTask) and len(task.graph.triples) > SMALL:
+        model = MODELS[kind.name](larger, device)
     with making(folder, overwrite), _cleared_if_diverged(folder):
         with _begun(folder, sources, model.config, task, resume, command):
             if on_start is not None:
-                on_start(task)
+                on_start(task, model.config)
             if kind.name == "predictor":
                 start = {**start, "on_estimate": on_estimate}
             model.fit(task, run=folder, resume=resume, on_epoch=on_epoch, **start)

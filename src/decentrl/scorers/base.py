@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,21 @@ from decentrl.graph.splits import Splits
 from decentrl.scorers.reasons import Path
 from decentrl.views.base import Attention, Objective, Rows, load_weights
 from decentrl.views.part import Part
+
+
+class Stage(NamedTuple):
+    """A stretch of training with settings of its own, of a scorer or a part of it.
+
+    Attributes:
+        name: in files and rows of metrics; empty where there is only one.
+        model: what is validated meanwhile, over ``view``, which is what it reads.
+    """
+
+    name: str
+    objective: Any
+    training: Any
+    model: Scorer
+    view: Any
 
 
 class Scorer(nn.Module, ABC):
@@ -61,6 +76,14 @@ class Scorer(nn.Module, ABC):
             view: what :meth:`read` returned of them.
             valid: held-out triples, int64[n, 3], by which choices may be made; may be empty.
         """
+
+    def stages(self, triples: Ids, view: Any, valid: Ids, share: float) -> list[Stage]:
+        """How it is trained, one stage after the other, for a share of the epochs."""
+        training = self.config.with_epochs(share).training
+        return [Stage("", self.objective(triples, view, valid), training, self, view)]
+
+    def settle(self, triples: Ids, view: Any, valid: Ids) -> None:
+        """Choose what is left to choose by held-out triples, once it is trained."""
 
     # Answering
 

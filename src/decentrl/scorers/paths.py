@@ -14,7 +14,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.messages import Hide, Hiding, Messages
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
-from decentrl.nn.frontier import frontier_scores
+from decentrl.nn.frontier import frontier_scores, frontier_slopes
 from decentrl.nn.paths import PathNetwork
 from decentrl.nn.running import eval_mode
 from decentrl.scorers.base import Scorer
@@ -87,8 +87,20 @@ class PathScorer(Scorer):
         graph = ground.keep(Hiding(ground, "triple").kept(e, r, a).to(self.device))
         head, kind = (torch.from_numpy(x).to(self.device) for x in (e, r))
         with eval_mode(self):
-            slopes = self.network.slopes(graph, head, kind, answer)
-        return best_paths(graph, slopes, entity, answer, top)
+            if not (most := self.config.model.frontier):
+                slopes = self.network.slopes(graph, head, kind, answer)
+                return best_paths(graph, slopes, entity, answer, top)
+            asked = head, kind, answer, most
+            graph, reached, slopes = frontier_slopes(self.network, graph, *asked)
+        places = {e: i for i, e in enumerate(reached.tolist())}
+        if answer not in places:
+            return []
+        found = best_paths(graph, slopes, places[entity], places[answer], top)
+        names = reached.tolist()
+        return [
+            path._replace(edges=tuple((names[u], r, names[v]) for u, r, v in path.edges))
+            for path in found
+        ]
 
     def _block(self, ground: Messages) -> int:
         numbers: int = ground.groups.n_rows * self.config.model.dim

@@ -14,6 +14,7 @@ ENCODERS = Encoders[Any](
         "reflection": "decentrl.scorers.reflection.ReflectionEncoder",
         "none": "decentrl.scorers.table.Table",
         "paths": "decentrl.scorers.paths.PathScorer",
+        "fused": "decentrl.scorers.fused.FusedScorer",
     },
 )
 register_prediction_encoder = ENCODERS.register

@@ -8,12 +8,13 @@ from typing import Any, TextIO
 from fastapi import APIRouter, FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from decentrl import __version__
+from decentrl._version import __version__
 from decentrl.service import changes, failures, rest
 from decentrl.service.guard import App, Guard
 from decentrl.service.matches import KeptMatches
 from decentrl.service.options import ServiceOptions
 from decentrl.service.page_files import page_routes
+from decentrl.service.reconcile import routes
 from decentrl.service.served_run import ServedRun
 from decentrl.service.telemetry import Telemetry
 
@@ -44,6 +45,8 @@ def make_app(
     for router in (rest.router, changes.router):
         app.include_router(router, prefix="/v1")
         app.include_router(router, prefix="/v1/runs/{run}", include_in_schema=False)
+    app.include_router(routes.router, prefix="/reconcile")
+    app.include_router(routes.router, prefix="/v1/runs/{run}/reconcile", include_in_schema=False)
     app.router.routes.extend(page_routes())
     for run in runs.values():
         run.wake()

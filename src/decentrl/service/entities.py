@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ from decentrl.service.served_run import ServedRun
 
 TRIPLES = 500
 """Triples of an entity that are listed."""
+LANGUAGES = 8
+"""In which names are kept at a time."""
 _LAST = re.compile(LAST)
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 
@@ -218,8 +221,27 @@ def triples_in_words(
 
 def shown(graph: GrowingGraph, ids: Sequence[int], language: str = "") -> list[str]:
     """What entities are called on a page: their names, or what their identifiers end with."""
-    names = graph.names.shown(ids, language) if len(graph.names) else [""] * len(ids)
-    return [x or in_words(graph.entities[i]) for i, x in zip(ids, names, strict=True)]
+    kept = _names_of(graph, language)
+    missing = [i for i in ids if i not in kept]
+    if missing:
+        names = graph.names.shown(missing, language) if len(graph.names) else [""] * len(missing)
+        for i, name in zip(missing, names, strict=True):
+            kept[i] = name or in_words(graph.entities[i])
+    return [kept[i] for i in ids]
+
+
+_NAMES: WeakKeyDictionary[GrowingGraph, dict[str, tuple[Names, dict[int, str]]]]
+_NAMES = WeakKeyDictionary()
+
+
+def _names_of(graph: GrowingGraph, language: str) -> dict[int, str]:
+    """Names of a graph that were shown before; to find one takes longer than to answer."""
+    every, names = _NAMES.setdefault(graph, {}), graph.names
+    if language not in every or every[language][0] is not names:
+        if len(every) >= LANGUAGES:
+            every.clear()
+        every[language] = names, {}
+    return every[language][1]
 
 
 def in_words(label: str) -> str:

@@ -17,7 +17,8 @@ class Limits:
         top: answers to one question.
         triples: of one addition.
         text: characters of a name or identifier.
-        body_seconds: until the whole request has arrived.
+        header_seconds: until the headers of a request have arrived.
+        body_seconds: until its body has, too.
         seconds: until it is answered.
         waiting: questions, and apart from them changes, that wait for their turn.
         connections: that are open at a time.
@@ -30,6 +31,7 @@ class Limits:
     top: int = 100
     triples: int = 10_000
     text: int = 2000
+    header_seconds: float = 10.0
     body_seconds: float = 10.0
     seconds: float = 30.0
     waiting: int = 200

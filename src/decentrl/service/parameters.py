@@ -15,7 +15,7 @@ from decentrl.service.served_run import ServedRun
 LIMITS = Limits()
 
 
-def served(request: Request) -> ServedRun:
+async def served(request: Request) -> ServedRun:
     """The run that a path names, or the first one."""
     runs: dict[str, ServedRun] = request.app.state.runs
     name = request.path_params.get("run")
@@ -26,7 +26,7 @@ def served(request: Request) -> ServedRun:
     return runs[name]
 
 
-def allowed(request: Request) -> None:
+async def allowed(request: Request) -> None:
     """Raise unless the request may change something."""
     check_token(request.app.state.options.token, request.headers.get("authorization", ""))
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
-from decentrl import __version__
+from decentrl._version import __version__
 from decentrl.service import examples
 from decentrl.service.entities import brief, described, entity_id, search
 from decentrl.service.matches import KeptMatches

@@ -19,11 +19,13 @@ from decentrl.runs.sources import load_model
 from decentrl.service.asking import Worker
 from decentrl.service.failures import RequestError
 from decentrl.service.options import Limits
-from decentrl.storage.bundle import bundle_folder
+from decentrl.storage.bundle import MANIFEST, bundle_folder
 from decentrl.storage.store_file import FILE as STORE_FILE
 
 T = TypeVar("T")
-Stamp = tuple[tuple[int, int, int] | None, ...]
+FileStamp = tuple[int, int, int] | None
+Stamp = tuple[FileStamp, FileStamp, bytes]
+_HEAD = 48  # bytes of the first copy of the head
 
 
 class ServedRun:
@@ -48,6 +50,7 @@ class ServedRun:
         limits: Limits | None = None,
     ) -> None:
         self.folder, self.name, self.limits = folder, folder.resolve().name, limits or Limits()
+        self._manifest = bundle_folder(folder) / MANIFEST
         self._device, self._stamp = device, self._stamp_now()
         self.model: Any = load_model(folder, device, durable=write)
         self.writer: Any = None
@@ -182,10 +185,16 @@ class ServedRun:
         self.version += 1
 
     def _stamp_now(self) -> Stamp:
-        """What changes in the files of the run whenever something was added to it."""
+        """What changes in the files of the run whenever something was added to it.
+
+        While the store is open it is the head of SQLite's index of its log: that changes when a
+        transaction can be seen, and the log itself before.
+        """
         store = self.folder / STORE / STORE_FILE
-        bundle = bundle_folder(self.folder) / "bundle.json"
-        return tuple(map(_stamp_of, (bundle, store, store.with_name(f"{STORE_FILE}-wal"))))
+        head = b""
+        with suppress(OSError), store.with_name(f"{STORE_FILE}-shm").open("rb") as index:
+            head = index.read(_HEAD)
+        return _stamp_of(self._manifest), _stamp_of(store), head
 
     # Changing
 
@@ -205,7 +214,7 @@ class ServedRun:
             model.close()
 
 
-def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+def _stamp_of(path: Path) -> FileStamp:
     with suppress(OSError):
         about = path.stat()
         return about.st_ino, about.st_size, about.st_mtime_ns

@@ -20,8 +20,6 @@ from decentrl.service.app import make_app
 from decentrl.service.options import Limits, ServiceOptions
 from decentrl.service.served_run import open_runs
 
-HEADER_SECONDS = 10.0
-"""Until the headers of a request have arrived; then the connection is closed."""
 KEEP_ALIVE = 15
 """Seconds that an idle connection is kept."""
 STOPPING = 10
@@ -31,6 +29,7 @@ STOPPING = 10
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 that waits for the headers of a request, but not for ever."""
 
+    header_seconds = Limits().header_seconds
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -50,7 +49,7 @@ class PatientProtocol(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._forget()
         elif self._timer is None and not self.transport.is_closing():
-            self._timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+            self._timer = self.loop.call_later(self.header_seconds, self._give_up)
 
     def _give_up(self) -> None:
         self._timer = None
@@ -101,13 +100,14 @@ def serve(
     Args:
         on_start: called with the address and the names of runs once all is ready.
     """
+    seconds = options.limits.header_seconds
     listening = listen(options.host, options.port)
     with listening:
         runs = open_runs(folders, write=options.token is not None, limits=options.limits)
         try:
             config = uvicorn.Config(
                 make_app(runs, options),
-                http=PatientProtocol,
+                http=type("Protocol", (PatientProtocol,), {"header_seconds": seconds}),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -127,6 +127,3 @@ def serve(
         finally:
             for run in runs.values():
                 run.close()
-
-
-__all__ = ["Limits", "ServiceOptions", "serve"]

@@ -1,7 +1,9 @@
-"""Validation of entity prediction while it trains."""
+"""Training of entity prediction, stage by stage, and its validation meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,44 @@ from decentrl.evaluation.filtered import rank_answers
 from decentrl.evaluation.metrics import summary
 from decentrl.graph.adjacency import Ids
 from decentrl.graph.queries import Queries
-from decentrl.scorers.base import Scorer
+from decentrl.graph.splits import Splits
+from decentrl.scorers.base import Scorer, Stage
+from decentrl.training.loop import Row, train
+
+
+def estimate(stages: Sequence[Stage]) -> float:
+    """About how many seconds training takes, of the stages that can say it."""
+    said = (
+        float(stage.objective.seconds(stage.training.epochs))
+        for stage in stages
+        if hasattr(stage.objective, "seconds")
+    )
+    return sum(said, 0.0)
+
+
+def train_stages(
+    stages: Sequence[Stage],
+    splits: Splits,
+    seed: int,
+    run: Path | None,
+    resume: bool,
+    on_epoch: Callable[[Row], None],
+) -> list[Row]:
+    """Train one stage after the other, each with checkpoints of its own: the rows of all epochs."""
+    history, held_out = list[Row](), (splits.train, splits.known_valid)
+    for stage in stages:
+        history += train(
+            stage.objective,
+            stage.training,
+            seed,
+            validate=Validation(stage.model, stage.view, *held_out, splits.n_relations),
+            run=run,
+            resume=resume,
+            on_epoch=on_epoch,
+            stage=stage.name,
+            before=history,
+        )
+    return history
 
 
 class Validation:

@@ -1,0 +1,1 @@
+"""The Reconciliation Service API, version 0.2: what OpenRefine and other tools ask."""
