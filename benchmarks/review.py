@@ -17,7 +17,8 @@ Each seed leaves a file in results/review, and one that has left its file is not
 
 With --choose orders of the queue are compared in the same way without any test link: of the
 training links a half is known (another one for each seed), the reviewer answers from the others and
-is measured on these; entities of test links are never looked at. Nothing is kept then.
+is measured on these. Entities of test links are never looked at, of those in no link so many that
+there are as many for each link as beside the test links. Nothing is kept then.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ import torch
 from decentrl import Aligner, AlignmentTask, load_dataset
 from decentrl.errors import DecentRLError
 from decentrl.evaluation.ranks import rank
-from decentrl.growth.review import Review, ReviewItem
+from decentrl.growth.review import Review, ReviewItem, shares
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
 from studies.source_tree import check_committed, commit
@@ -133,7 +134,16 @@ def compared(
 
 
 def chances(review: Review) -> Any:
-    return review.chance().numpy()
+    """How far each match stands out among its rivals, 0 to 1."""
+    return shares(review.pairs, review.temperature).numpy()
+
+
+def doubt(review: Review) -> Any:
+    return chances(review) * (1 - chances(review))
+
+
+def yields(review: Review) -> Any:
+    return review.yields().numpy()
 
 
 def influence(review: Review, per_neighbour: bool = False) -> Any:
@@ -161,12 +171,14 @@ def influence(review: Review, per_neighbour: bool = False) -> Any:
 
 
 ORDERS: dict[str, Callable[[Review], Any]] = {
-    "doubt": lambda review: chances(review) * (1 - chances(review)),
+    "doubt": doubt,
+    "yield": yields,
+    "yield x doubt": lambda review: yields(review) * doubt(review),
+    "yield x (1 - share)": lambda review: yields(review) * (1 - chances(review)),
     "sure": chances,
-    "unsure": lambda review: -chances(review),
     "influence": influence,
-    "doubt x influence": lambda x: chances(x) * (1 - chances(x)) * influence(x),
-    "doubt x mean influence": lambda x: chances(x) * (1 - chances(x)) * influence(x, True),
+    "doubt x influence": lambda review: doubt(review) * influence(review),
+    "doubt x mean influence": lambda review: doubt(review) * influence(review, True),
 }
 
 
@@ -180,12 +192,19 @@ def trained(task: AlignmentTask, options: argparse.Namespace, seed: int) -> Alig
 
 def choose(task: AlignmentTask, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """All orders on one half of the training links."""
-    hidden = {left for left, _ in labels(task, task.test)}
+    tested = {left for left, _ in labels(task, task.test)}
     half = task.hold_out(0.5, seed, into="valid")
     known = AlignmentTask(task.name, task.left, task.right, half.train, task.valid, half.valid)
+    aligner, held_out = trained(known, options, seed), labels(task, half.valid)
+    # As many without a counterpart for each that has one as there are beside the test links.
+    every = {item.left for item in aligner.review_queue(limit=10**9).items}
+    linked = {left for left, _ in held_out}
+    others = np.array(sorted(every - linked - tested), object)
+    share = len(linked) * (len(every) - len(linked) - len(tested)) / len(tested)
+    kept = np.random.default_rng(seed).permutation(others)[: round(share)]
     arms = {"random": at_random(seed)} | {x: ordered_by(worth) for x, worth in ORDERS.items()}
-    held_out = labels(task, half.valid)
-    return compared(trained(known, options, seed), held_out, hidden, arms, options.decisions)
+    hidden = every - linked - set(kept)
+    return compared(aligner, held_out, hidden, arms, options.decisions)
 
 
 def measure(task: AlignmentTask, options: argparse.Namespace, seed: int) -> dict[str, Any]:

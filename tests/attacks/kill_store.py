@@ -3,11 +3,12 @@
 A script of its own, because it forks: so a child is at work a moment after the one before was
 killed. The children add a stream of growths, of which the n-th follows from n. Usage:
 
-    python kill_store.py kill|fold|read FOLDER TIMES
+    python kill_store.py kill|fold|read|decide FOLDER TIMES
 
 ``kill``: a child adds and is killed at a random moment, so often; each time all that it had
 acknowledged is there, and whole. ``fold``: the same with a child that folds. ``read``: this process
-reads while a child adds so many. The JSON on stdout has counts, and what was wrong.
+reads while a child adds so many. ``decide``: as ``kill``, with a child that decides about matches,
+and adds now and then. The JSON on stdout has counts, and what was wrong.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from decentrl.data.literals import Literals
 from decentrl.data.names import Names
 from decentrl.storage.addition import Growth
 from decentrl.storage.additions import Store
+from decentrl.storage.decision import Decision
 
 WIDTH, FIRST = 1000, 5000
 CHANCE = random.Random(os.environ["DECENTRL_SEED"])
@@ -153,6 +155,44 @@ def kill_while_folding(folder: Path, times: int) -> dict[str, Any]:
     return {"trials": kills, "lost": 0, "wrong": wrong, "folds": folds}
 
 
+def decision(number: int) -> Decision:
+    """One about so many pairs; every fifth takes back another."""
+    verdict = "undo" if number % 5 == 0 else ("accept", "reject", "skip")[number % 3]
+    pairs = [(f"{number} left {i}", f"right {i}") for i in range(1 + number % 40)]
+    return Decision(number, f"time {number}", verdict, tuple(pairs), "Ada", "x" * (number % 9))
+
+
+def decides(folder: Path, how_many: int) -> Callable[[int], None]:
+    def work(write_end: int) -> None:
+        with Store(folder, "bundle", write=True) as store:
+            first = len(store.decisions()) + 1
+            for number in range(first, first + how_many):
+                store.decide([decision(number)])
+                os.write(write_end, b"%d\n" % number)
+                if number % 11 == 0:
+                    store.add(growth(store.last + 1), str(store.last + 1), {})
+
+    return work
+
+
+def kill_while_deciding(folder: Path, times: int) -> dict[str, Any]:
+    seen, kills, lost, wrong, slow = 0, 0, 0, [], 1.0
+    for _ in range(times):
+        code, numbers = killed(decides(folder, 10**6), slow)
+        slow = 1 if numbers else 1.3 * slow
+        kills += code == -signal.SIGKILL
+        acknowledged = numbers[-1] if numbers else seen
+        with Store(folder, "bundle") as store:
+            wrong += differences(store, 0)
+            found = store.decisions()
+        wrong += ["other decisions"] * (found != [decision(i + 1) for i in range(len(found))])
+        lost += max(0, acknowledged - len(found))
+        if len(found) > acknowledged + 1:
+            wrong.append(f"{acknowledged} acknowledged, {len(found)} there")
+        seen = len(found)
+    return {"trials": kills, "lost": lost, "wrong": wrong, "decisions": seen}
+
+
 def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
     child, read_end = started(adds(folder, times))
     seen, looks, wrong = 0, set(), []
@@ -168,5 +208,8 @@ def read_while_adding(folder: Path, times: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    what = {"kill": kill_while_adding, "fold": kill_while_folding, "read": read_while_adding}
+    what = {
+        "kill": kill_while_adding, "fold": kill_while_folding, "read": read_while_adding,
+        "decide": kill_while_deciding,
+    }  # fmt: skip
     print(json.dumps(what[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))

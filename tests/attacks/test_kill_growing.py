@@ -45,6 +45,18 @@ def test_a_store_killed_while_it_adds(trials: int, script: Any, tally: Any, tmp_
     assert attack.clean, story
 
 
+@pytest.mark.trials(15, 250)
+def test_a_store_killed_while_it_takes_decisions(
+    trials: int, script: Any, tally: Any, tmp_path: Path
+) -> None:
+    attack = tally("kill -9 while a store takes decisions")
+    story = script("kill_store.py", "decide", tmp_path, trials)
+    attack.take(story)
+    assert story["trials"] == trials
+    assert story["decisions"] > trials / 10, story
+    assert attack.clean, story
+
+
 @pytest.mark.trials(10, 100)
 def test_a_store_killed_while_it_folds_is_recognised_and_finished(
     trials: int, script: Any, tally: Any, tmp_path: Path

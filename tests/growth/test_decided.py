@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decentrl.data.alignment_task import AlignmentTask
@@ -40,6 +40,7 @@ def expected(steps: list[tuple[str, list[Pair]]]) -> dict[Pair, str]:
     return found
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=12))
 def test_any_order_of_decisions_and_undos_equals_the_replay_of_the_log(
     steps: list[tuple[str, list[Pair]]],

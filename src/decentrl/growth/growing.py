@@ -190,6 +190,7 @@ class Growing:
         other = copy(self)
         other.store, other.durable, other.additions = None, False, list(self.additions)
         other.sides = {side: graph.fork() for side, graph in self.sides.items()}
+        other.decided = Decided(self.decided.log)
         return other
 
     def undo(self) -> Addition:

@@ -93,8 +93,8 @@ class MatchingModel(GrowingModel[AlignmentState]):
         """What matches entities as if nothing was decided, with what it has found out so far."""
         settled = self._stayed
         name, links = "matching" if settled is None else "grown", self._known_links
-        known = self.growing.links.tobytes()
-        return self._once(name, lambda: self._matching_of(links, settled), grows=True, of=known)
+        added = self.growing.links.tobytes()
+        return self._once(name, lambda: self._matching_of(links, settled), grows=True, of=added)
 
     @property
     def _matching(self) -> Matching:
@@ -112,6 +112,7 @@ class MatchingModel(GrowingModel[AlignmentState]):
 
     @property
     def _known_links(self) -> Ids:
+        """The links that training knew, and those that were added."""
         task = self.learned.task
         return np.concatenate((task.train, task.valid, self.growing.links))
 
@@ -241,7 +242,6 @@ class MatchingModel(GrowingModel[AlignmentState]):
         """The right entity of each left one that is claimed to match, or that an added link names.
 
         Matches are each other's best.
-
         With a confidence, it is not less than the fitted threshold. None where there are so many
         pairs that matching them takes longer than an addition.
         """
@@ -251,7 +251,8 @@ class MatchingModel(GrowingModel[AlignmentState]):
         least: Literal["fitted"] | None = "fitted" if self.learned.confidence else None
         table = self.match(assign="mutual", min_confidence=least)
         rows = zip(*(table[side].to_pylist() for side in SIDES), strict=True)
-        ends = zip(self.growing.sides.values(), self.growing.links.T, strict=True)
+        links = self.growing.links[self._decided.leaves(self.growing.links)]
+        ends = zip(self.growing.sides.values(), links.T, strict=True)
         known = zip(*(graph.entities.take(ids) for graph, ids in ends), strict=True)
         return {mine: theirs for mine, theirs in rows if theirs is not None} | dict(known)
 

@@ -17,7 +17,7 @@ from decentrl.growth.growing import Growing
 from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.growth.potentials import Matching
 from decentrl.growth.settled import Settled
-from decentrl.matching.confidence import CAP, evidence
+from decentrl.matching.confidence import CAP, evidence, fit_confidence
 from decentrl.matching.matches import Judge
 from decentrl.matching.potentials import scale_of
 from decentrl.matching.sparse import SparseScores
@@ -26,6 +26,8 @@ FOUND = 10
 """Candidates of each entity that are looked through; some may have been rejected or taken."""
 SHOWN = 4
 """Alternatives of an item."""
+FEWEST = 5
+"""Matches that were accepted, and as many rejected, before the order learns from decisions."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class Review:
         taken = [np.isin(every[:, side], decided.accepted[:, side]) for side in (0, 1)]
         free = torch.from_numpy(~(taken[0] | taken[1] | among(every, decided.rejected)))
         self.pairs, self.cosines = (x.where(free.to(x.rows.device)) for x in (pairs, cosines))
+        self.before = evidence(pairs, cosines)[1]  # as those see it who decide first
         self.found, self.features = evidence(self.pairs, self.cosines)
         self.judge = judge("left", self.mine, self.theirs)
         self.sure = None if self.judge is None else self.judge.of(self.found, self.features)
@@ -138,13 +141,35 @@ class Review:
         return order
 
     def worth(self) -> Any:
-        """How much it is worth to look at each row's match, float64[n]."""
-        chance = self.chance()
-        return (chance * (1 - chance)).numpy()
+        """How much it is worth to look at each row's match, float64[n].
 
-    def chance(self) -> Tensor:
-        """How likely each row's match is right, float64[n]; without a confidence its share."""
-        return shares(self.pairs, self.temperature) if self.sure is None else self.sure
+        That is the doubt about it, chance · (1 - chance). Without a confidence it is the doubt
+        which candidate is right, times the chance that one of them is: many entities have no
+        counterpart, and to look at these teaches nothing.
+        """
+        if self.sure is not None:
+            return (self.sure * (1 - self.sure)).numpy()
+        share = shares(self.pairs, self.temperature)
+        return (self.yields() * share * (1 - share)).numpy()
+
+    def yields(self) -> Tensor:
+        """The chance that a look at each row ends with an accepted pair, float64[n].
+
+        Learned from the decisions so far by logistic regression on the features of matches; with
+        fewer than FEWEST of either outcome it is the rank of the cosine, 0 to 1.
+        """
+        looked: dict[str, bool] = {}
+        for (left, _), decision in current(self.growing.decided.log).items():
+            if decision.verdict != "skip":
+                looked[left] = looked.get(left, False) or decision.verdict == "accept"
+        ids = self.growing.sides["left"].entities.find_all(looked)
+        rows = np.searchsorted(self.mine, ids).clip(max=max(0, len(self.mine) - 1))
+        there = self.mine[rows] == ids if len(self.mine) else np.zeros(len(ids), bool)
+        good = torch.tensor(list(looked.values()), dtype=torch.bool)[torch.from_numpy(there)]
+        if min(int(good.sum()), int((~good).sum())) < FEWEST:
+            order = self.features[:, 2].nan_to_num(-1).argsort().argsort()
+            return order.double() / max(1, len(order))
+        return fit_confidence(self.before[torch.from_numpy(rows[there])], good)(self.features)
 
     def skipped_rows(self) -> Ids:
         """Rows whose match was skipped."""

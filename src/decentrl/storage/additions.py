@@ -3,6 +3,7 @@
 A store knows ids, labels, triples and opaque rows of floats; it knows nothing of models. Each
 addition is one transaction and adds only: a line to the log and pieces (labels, triples, rows of
 floats). An entity's row is that of the last addition that made one, so taking an addition back is
+deleting what it wrote. Numbers are never given twice, so that a reader notices what was taken back.
 
 Decisions about matches are a second log beside it, which only grows: to take one back is a line,
 too. They name entities by their labels, so they are the same whatever bundle they stand beside.
