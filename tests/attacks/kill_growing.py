@@ -6,10 +6,10 @@ A script of its own, because it forks. Usage:
 
 ``kill``: each child opens the run in FOLDER for adding, goes on where the log ends, and
 acknowledges every addition through a pipe; every fifth is a link, every seventh is followed by
-compacting, every 21st by a refresh. It is killed by SIGKILL at a random moment. ``copy``: the run is copied while a child adds,
-in turn as it lies there, which may give a copy that is refused, and under the lock of writers. The
-JSON on stdout has how often that was done, how many acknowledged additions were lost, and what else
-was wrong.
+compacting, every 21st by a refresh. It is killed by SIGKILL at a random moment. ``copy``: the run
+is copied while a child adds, in turn as it lies there, which may give a copy that is refused, and
+under the lock of writers. The JSON on stdout has how often that was done, how many acknowledged
+additions were lost, and what else was wrong.
 """
 
 from __future__ import annotations
