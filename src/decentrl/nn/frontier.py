@@ -83,7 +83,9 @@ def promising(network: PathNetwork, q: Tensor, now: Reached, most: int) -> Tenso
     best = scores.argsort(descending=True, stable=True)
     best = best[questions[best].argsort(stable=True)]  # by question, then by score
     counts = torch.bincount(questions, minlength=len(q))
-    rank = torch.arange(len(best), device=best.device) - (counts.cumsum(0) - counts)[questions[best]]
+    rank = (
+        torch.arange(len(best), device=best.device) - (counts.cumsum(0) - counts)[questions[best]]
+    )
     return best[rank < most].sort().values
 
 
