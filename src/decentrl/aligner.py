@@ -26,9 +26,10 @@ from decentrl.growth.alignment_state import SIDES, AlignmentState, Side, merged_
 from decentrl.growth.explain_pair import NAMES, PairExplainer
 from decentrl.growth.explanation import Reason
 from decentrl.growth.learned import all_triples, graphs_of
-from decentrl.growth.matching_model import Assign, MatchingModel
+from decentrl.growth.matching_model import Assign
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
 from decentrl.growth.rehearsal import learn_newcomers
+from decentrl.growth.reviewing_model import ReviewingModel
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.matchers import field_matcher
 from decentrl.matching.matches import (
@@ -66,7 +67,7 @@ def _rehearsed(learned: AlignmentState, fitted: Fitted) -> Confidence | None:
     return learn_newcomers(state, task.valid, config.seed)
 
 
-class Aligner(MatchingModel):
+class Aligner(ReviewingModel):
     """Learns from two graphs and some links; finds the other links.
 
     >>> aligner = Aligner.from_preset("tiny").fit("left.tsv", "right.tsv", "links.tsv")
@@ -139,6 +140,7 @@ class Aligner(MatchingModel):
             run=None if run is None else Path(run),
             resume=resume,
             warm=None if start is None else start.learned.warm_weights(task, start.growing),
+            rejected=task.rejected + np.array([0, known.n_left]),
         )
         epochs = planned_epochs(context.config, bool(len(task.valid)))
         with (
@@ -147,7 +149,8 @@ class Aligner(MatchingModel):
         ):
             fitted = fit_alignment(context, task.valid + np.array([0, known.n_left]))
             learned = AlignmentState.from_fitted(self.device, task, fitted)
-            self._swap(replace(learned, newcomer=_rehearsed(learned, fitted)))
+            decided = None if start is None else start.growing.decided.learned()
+            self._swap(replace(learned, newcomer=_rehearsed(learned, fitted)), decided=decided)
         self.history = fitted.history
         self.rounds, self.chosen_rounds = fitted.rounds, fitted.chosen
         self.started = fitted.started - np.array([0, known.n_left])

@@ -86,3 +86,14 @@ def test_mistakes_are_raised_for_the_command_line_to_print(
 
 def test_fetching_world_downloads_nothing() -> None:
     assert run("fetch", "world").startswith("0 file(s) downloaded")
+
+
+def test_make_writes_a_pair_that_info_reads(tmp_path: Path) -> None:
+    out = str(tmp_path / "pair")
+    said = run("make", "--entities", "100", "--batches", "1", "--seed", "5", "-o", out)
+    assert f"decentrl align --dataset {out}" in said.replace("\n", "")
+    facts = json.loads(run("info", out, "--json"))
+    assert facts["graphs"]["left"]["entities"] == facts["graphs"]["right"]["entities"] == 100
+    assert facts["graphs"]["left"]["names"] > 80
+    assert facts["training_links"] > 0
+    assert (tmp_path / "pair" / "batch1" / "new_triples_2.tsv").is_file()

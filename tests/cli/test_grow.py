@@ -676,6 +676,23 @@ def test_exported_vectors_are_the_run_s(decentrl: Command, case: Case) -> None:
         assert first == f"{len(labels)} {model.embed(['new']).shape[1]}"
 
 
+def test_an_export_may_be_narrower_and_a_folder(decentrl: Command, case: Case) -> None:
+    from decentrl.storage.pretrained import load_pretrained
+
+    folder = case.folder / "hub"
+    done = decentrl("export", case.run, "-o", folder, "--format", "pretrained", "--dim", "5")
+    model = case.load()
+    assert (done.code, done.out) == (0, "")
+    parts = load_pretrained(folder)
+    assert [part.side or "" for part in parts] == list(model.growing.sides)
+    for part, side in zip(parts, model.growing.sides.values(), strict=True):
+        assert part.vectors.shape == (len(side.entities), 5)
+    assert "SHA-256" in (folder / "README.md").read_text("utf-8")  # the card of the model
+    again = decentrl("export", case.run, "-o", folder, "--format", "pretrained")
+    refused(again, f"{folder}: there is something already")
+    refused(decentrl("export", case.run, "-o", "x.parquet", "--dim", "99999"), "no 99999 of")
+
+
 def test_an_export_that_cannot_be_is_one_line(
     decentrl: Command, twin_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

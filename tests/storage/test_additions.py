@@ -25,6 +25,7 @@ from decentrl.data.names import Names
 from decentrl.errors import BundleError, InputError
 from decentrl.storage.addition import Addition, Growth
 from decentrl.storage.additions import Store
+from decentrl.storage.decision import Decision
 from decentrl.storage.store_file import FILE, VERSION
 
 WIDTH = {"left": 3, "right": 700}  # a row of the right does not fit into a page
@@ -68,11 +69,16 @@ def contents(store: Store) -> dict[str, Any]:
         "last": store.last,
         "log": store.log(),
         "since": [(addition, plain(x)) for addition, x in store.since(0)],
+        "decisions": store.decisions(),
     }
 
 
 NONE, ROWS = np.zeros((0, 3), np.int64), np.zeros((2, WIDTH["left"]), np.float32)
-EMPTY: dict[str, Any] = {"last": 0, "log": [], "since": []}
+EMPTY: dict[str, Any] = {"last": 0, "log": [], "since": [], "decisions": []}
+
+
+def decision(number: int, verdict: str = "accept") -> Decision:
+    return Decision.now(number, verdict, [(f"é\n{number}", "b"), ("c", "")], "Ada", "why\t")
 
 
 # What one store does
@@ -131,7 +137,9 @@ OPERATION = st.one_of(
         st.integers(0, 3),
         st.sets(st.integers(95, 110), max_size=4),
     ),
-    st.tuples(st.sampled_from(["undo", "undo", "fold", "fold, but for the store", "reopen"])),
+    st.tuples(
+        st.sampled_from(["undo", "undo", "fold", "fold, but for the store", "reopen", "decide"])
+    ),
 )
 
 
@@ -139,6 +147,7 @@ OPERATION = st.one_of(
 @given(st.lists(OPERATION, max_size=12))
 def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) -> None:
     log: list[Addition] = []
+    decided: list[Decision] = []
     kept: list[Growth] = []  # of the last additions, those that no bundle holds
     next_id, bundle = {"left": 100, "right": 100}, 0
     grown_from: dict[str, Any] = {}
@@ -152,6 +161,9 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
                 kept.append(growth(side, next_id[side], new, again, step))
                 log.append(store.add(kept[-1], f"step {step}", {"step": step}))
                 next_id[side] += new
+            elif what == "decide":
+                decided += [decision(len(decided) + 1), decision(len(decided) + 2, "undo")]
+                store.decide(decided[-2:])
             elif what == "undo" and kept:
                 assert store.undo() == log.pop()
                 next_id[kept[-1].side] -= len(kept.pop().labels)
@@ -170,6 +182,7 @@ def test_whatever_is_done_a_store_is_a_list_of_additions(operations: list[Any]) 
                 "since": [
                     (line, plain(x)) for line, x in zip(log[-len(kept) :], kept, strict=False)
                 ],
+                "decisions": decided,
             }
             if what in ("reopen", "fold, but for the store"):
                 store.close()
@@ -412,6 +425,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, dict[s
         store.undo()
         for i in range(3):
             store.add(growth("right", 100 + i, 1, again=(99,), seed=i), "long words " * 30, {})
+        store.decide([decision(1), decision(2, "reject")])
+        store.decide([decision(3, "undo")])
         expected = contents(store)
     assert sorted(path.name for path in folder.iterdir()) == ["lock", FILE]
     return folder, (folder / FILE).read_bytes(), expected
@@ -465,6 +480,10 @@ def test_no_end_is_lost_unseen(
         "UPDATE pieces SET content = NULL",
         "UPDATE additions SET crc = 'x'",
         "DROP TABLE pieces",
+        "DELETE FROM decisions WHERE number = 2",
+        "DELETE FROM decisions WHERE number = 3",
+        "UPDATE decisions SET line = (SELECT line FROM decisions WHERE number = 1)",
+        "DROP TABLE decisions",
         "PRAGMA user_version = 0",
     ],
 )

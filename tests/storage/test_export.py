@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -227,3 +228,18 @@ def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a label is empty; use parquet"):
         export_vectors([Part(["", "a", "b"], random(3)[1])], tmp_path / "x", "word2vec")
     assert not list(tmp_path.iterdir())
+
+
+def test_faiss_searches_what_parquet_holds(tmp_path: Path) -> None:
+    """The three lines of docs/python.md."""
+    faiss = pytest.importorskip("faiss")
+    labels, vectors = random(20, 8)
+    export_vectors([Part(labels, vectors)], tmp_path / "v.parquet", "parquet")
+    table = pq.read_table(tmp_path / "v.parquet")
+    found = table["vector"].combine_chunks().values.to_numpy().reshape(len(table), -1)
+    index = faiss.IndexFlatIP(found.shape[1])
+    index.add(found)
+    near = index.search(found[:5], 3)[1]
+    assert (near == np.argsort(-(vectors[:5] @ vectors.T))[:, :3]).all()
+    assert table["entity"].to_pylist() == labels
+    assert pa.types.is_fixed_size_list(table.schema.field("vector").type)

@@ -44,6 +44,8 @@ RESULTS = {
 """What ``results.json`` holds."""
 FORMATS = {".parquet": "parquet", ".npy": "npy", ".txt": "word2vec", ".vec": "word2vec"}
 """What the extension of an exported file means."""
+PRETRAINED = "pretrained"
+"""The format that is a folder."""
 
 
 def evaluate(
@@ -310,8 +312,16 @@ def export(
     run: Run,
     output: Annotated[Path, Option("--output", "-o", help="A .parquet, .npy, .txt or .vec file.")],
     format: Annotated[
-        str, Option(help="parquet, npy or word2vec, in place of what the extension means.")
+        str,
+        Option(
+            help="parquet, npy or word2vec, in place of what the extension means; pretrained: a "
+            "folder like those of Hugging Face."
+        ),
     ] = "",
+    dim: Annotated[
+        int | None,
+        Option(help="Write so many numbers of each vector (principal axes); default: all.", min=1),
+    ] = None,
     side: Annotated[
         str,
         Option(help="An aligner's run: left or right; only parquet can hold both."),
@@ -323,14 +333,17 @@ def export(
     line by line in a .labels.txt beside it; .txt and .vec are word2vec's text, as Gensim reads it.
     """
     from decentrl.runs.sources import load_model
+    from decentrl.storage.bundle import CARD
     from decentrl.storage.export import Part, export_vectors
+    from decentrl.storage.narrow import narrowed
+    from decentrl.storage.pretrained import save_pretrained
 
     opened, where = open_sides(run, side=side)
     if not format and output.suffix not in FORMATS:
         raise InputError(
             f"no format is known for {output.suffix or 'a name without an extension'}",
             file=output,
-            remedy=f"use {', '.join(FORMATS)}, or --format npy | parquet | word2vec",
+            remedy=f"use {', '.join(FORMATS)}, or --format npy | parquet | word2vec | pretrained",
         )
     with load_model(opened, "cpu") as model:
         must_have_vectors(model.config)
@@ -339,7 +352,12 @@ def export(
             for name, graph in model.growing.sides.items()
             if not where or name == side
         ]
-        done = export_vectors(parts, output, format or FORMATS[output.suffix])
+        parts = narrowed(parts, dim) if dim else parts
+        if format == PRETRAINED:
+            card = (opened.folder / CARD).read_text("utf-8")
+            done = save_pretrained(parts, output, card)
+        else:
+            done = export_vectors(parts, output, format or FORMATS[output.suffix])
     text = f"{', '.join(map(str, done.files))}: {done.written:,} vectors"
     text += f", {done.without:,} entities without one left out" if done.without else ""
     print_lines(plain_console(stderr=True), text)

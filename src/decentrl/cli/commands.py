@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from decentrl.cli import ask, data, explain, grow, serve, train
+from decentrl.cli import ask, data, explain, grow, review, serve, train
 from decentrl.cli.console import plain_console, print_json
 from decentrl.cli.options import Json, check_choice
 from decentrl.cli.streams import DEBUG
@@ -100,7 +100,7 @@ FIRST: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 GROWING: tuple[Callable[..., None], ...] = (
     grow.add, grow.undo, grow.log, grow.compact, explain.explain, ask.neighbours, grow.drift,
-    train.refit, ask.export, serve.serve,
+    review.review, train.refit, ask.export, serve.serve,
 )  # fmt: skip
 for _command in FIRST:
     app.command()(_command)

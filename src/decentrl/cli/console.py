@@ -25,7 +25,7 @@ Results = Mapping[str, Any]
 SHOWN = 50
 """Rows of answers that a terminal shows."""
 LABELS = ("left", "right", "head", "relation", "tail", "question", "best match", "best answer",
-          "truth", "entity", "neighbour", "source")  # fmt: skip
+          "truth", "entity", "neighbour", "source", "or else", "note")  # fmt: skip
 """Columns that may be wrapped."""
 DIGITS = {"score": 4, "cosine": 4, "confidence": 4, "probability": 3}
 """Digits after the point of what an answer comes with."""

@@ -1,7 +1,8 @@
-"""``decentrl data list | info | split | fetch``: the datasets that have a name, and folders."""
+"""``decentrl data list | info | split | make | fetch | sparql``: datasets, files, endpoints."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
@@ -9,13 +10,13 @@ from typer import Argument, Option, Typer
 
 from decentrl.cli.console import plain_console, plain_table, print_json, print_lines
 from decentrl.cli.options import Json
-from decentrl.errors import ConfigError
+from decentrl.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from decentrl.data.knowledge_graph import KnowledgeGraph
 
 app = Typer(
-    help="Datasets: list them, look into them, split them for the open world, fetch them.",
+    help="Datasets: list them, look into them, split them for the open world, make and fetch them.",
     no_args_is_help=True,
 )
 
@@ -119,6 +120,41 @@ def split(
 
 
 @app.command()
+def make(
+    output: Annotated[str, Option("--output", "-o", help="The new folder.")],
+    entities: Annotated[int, Option(help="Entities of each graph in the beginning.", min=10)],
+    triples: Annotated[float, Option(help="Triples for each entity.", min=1, max=1000)] = 6.0,
+    batches: Annotated[int, Option(help="How often both graphs grow later.", min=0, max=99)] = 3,
+    seed: Annotated[int, Option(help="Seed of the pair.", min=0, max=2**32 - 1)] = 0,
+) -> None:
+    """Generate two graphs that grow, with names and all true links, of any size.
+
+    `decentrl align --dataset FOLDER` reads what is there in the beginning, `decentrl add` the
+    batches. The same numbers always give the same files.
+    """
+    import numpy as np
+
+    from decentrl.data.generated_files import write_world
+    from decentrl.data.generator import Shape, generate
+
+    shape = Shape(entities, triples, batches, seed)
+    world = generate(shape)
+    links = write_world(world, shape, output)
+    sides = (world.left, world.right)
+    table = plain_table("", "", "triples", "new entities", "links", numbers=["triples"])
+    for batch in range(batches + 1):
+        rows, new = (
+            " + ".join(f"{np.count_nonzero(getattr(side, what) == batch):,}" for side in sides)
+            for what in ("arrived", "entities")
+        )
+        place = f"batch{batch}" if batch else "base"
+        files = {name.split("/")[1]: len(x) for name, x in links.items() if place in name}
+        said = (f"{name.split('_')[0]} {n:,}" for name, n in files.items())
+        table.add_row(place, rows, new, "\n".join(said))
+    _print(table, f"Next: decentrl align --dataset {output} -o RUN")
+
+
+@app.command()
 def fetch(
     names: Annotated[list[str], Argument(metavar="NAME...", help="Datasets to fetch.")],
     base_url: Annotated[
@@ -146,6 +182,52 @@ def fetch(
 
         done = fetch_files(names, base_url, progress=progress, timeout=timeout)
     _print(f"{len(done)} file(s) downloaded to {data_root()}, all others were there already")
+
+
+@app.command()
+def sparql(
+    url: Annotated[str, Argument(metavar="URL", help="The address of a SPARQL endpoint.")],
+    query: Annotated[
+        Path,
+        Option(
+            help="A file with a SELECT query of three variables (subject, predicate, object), or "
+            "of two (links)."
+        ),
+    ],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE.nt", help="The new file.")],
+    page: Annotated[int, Option(help="How many rows to ask for at a time.", min=1)] = 10_000,
+    timeout: Annotated[float, Option(help="Seconds for all of it.")] = 600,
+) -> None:
+    """Ask an endpoint for triples or links and write them to an N-Triples file.
+
+    decentrl data sparql https://query.wikidata.org/sparql --query rivers.rq -o rivers.nt
+    """
+    from decentrl.cli.console import wide_console
+    from decentrl.data.readers import read_bytes
+    from decentrl.data.sparql import ask_endpoint
+    from decentrl.storage.files import whole_files
+
+    if output.suffix != ".nt":
+        raise InputError("an endpoint's rows become N-Triples", file=output,
+                         remedy="give a name that ends in .nt")  # fmt: skip
+    if not output.parent.is_dir():
+        raise InputError("no such folder", file=output.parent, remedy="make it first")
+    try:
+        text = read_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise InputError("this is no text in UTF-8", file=query, remedy="convert it") from None
+    count = 0
+    with (
+        wide_console(stderr=True).status("asking …") as status,
+        whole_files(output) as (part,),
+        part.open("wb") as file,
+    ):
+        for block in ask_endpoint(
+            url, text, page, timeout, lambda rows: status.update(f"{rows:,} rows")
+        ):
+            file.write(block)
+            count += block.count(b"\n")
+    _print(f"{output}: {count:,} statements")
 
 
 def _facts(task: Any) -> dict[str, Any]:

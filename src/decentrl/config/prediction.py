@@ -82,6 +82,11 @@ class PathsSettings(ScorerSettings):
 
     dim: int = setting(16, "width of an entity's state", at_least=1, at_most=2**10)
     layers: int = setting(5, "number of layers: how long a path can be", at_least=1, at_most=64)
+    frontier: int = setting(
+        0,
+        "entities that a layer goes on from, the most promising of a question; 0 is exact: all",
+        at_least=0,
+    )
     hide: Literal["auto", "pair", "triple"] = setting(
         "auto",
         "what a batch must not see: the triples asked about, all edges between their entities "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,7 +27,8 @@ class AlignmentTask:
     The graphs hold the training triples; their vocabularies hold all entities and relations.
     In an open world ``auxiliary`` are the triples of left and right, int64[n, 3], that arrive after
     training, and ``unknown``, bool[len(test)], marks the test links whose entities are new.
-    ``repeated`` links were given more than once, and read once.
+    ``repeated`` links were given more than once, and read once. ``rejected`` pairs are no links,
+    and training never takes them for some; they are not part of a bundle.
     """
 
     name: str
@@ -39,6 +40,7 @@ class AlignmentTask:
     auxiliary: tuple[Ids, Ids] | None = None
     unknown: npt.NDArray[np.bool_] | None = None
     repeated: int = 0
+    rejected: Ids = field(default_factory=NO_LINKS.copy)
 
     def __repr__(self) -> str:
         links = f"{len(self.train)} links, {len(self.valid)} to validate, {len(self.test)} to test"
@@ -72,6 +74,7 @@ class AlignmentTask:
         graphs = self.left.content_hash() + self.right.content_hash()
         unknown = None if self.unknown is None else self.unknown.astype(np.int64)
         parts = (self.train, self.valid, self.test, *(self.auxiliary or ()), unknown)
+        parts += (self.rejected,) if len(self.rejected) else ()
         return hash_arrays(graphs, parts)
 
     @property

@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import socket
-import threading
-import time
 import urllib.request as web
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
 from decentrl.data.layouts import TRANSLATED
 from decentrl.data.registry import checksums, data_root, find_dataset, sizes
+from decentrl.data.web import (
+    TIMEOUT,
+    Opener,
+    check_address,
+    check_seconds,
+    deadline,
+    reason_of,
+)
 from decentrl.errors import InputError
 
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
 
 _CHUNK = 1 << 18
-_TIMEOUT = 60.0
 _SLOWEST = 16 << 10  # bytes a second that are waited for, if no other time is given
 _AGAIN = "run the command again: it goes on where it stopped"
 
@@ -58,15 +60,13 @@ def fetch(
             "the address of a copy of the data folder, or unpack what their authors publish and "
             "give the folder by --dataset",
         )
-    if not base.lower().startswith(("http://", "https://")):
-        raise InputError(f"{base!r} is no web address", remedy="give one with http:// or https://")
+    check_address(base)
     base = base.rstrip("/")
     done = []
     if timeout is None:
-        timeout = _TIMEOUT + sum(map(size_of.__getitem__, wanted)) // _SLOWEST
-    elif not 0 < timeout < threading.TIMEOUT_MAX:
-        raise InputError(f"{timeout} s is no time to wait", remedy="give seconds above 0")
-    with _deadline(timeout) as opener:
+        timeout = TIMEOUT + sum(map(size_of.__getitem__, wanted)) // _SLOWEST
+    check_seconds(timeout)
+    with deadline(timeout, _AGAIN) as opener:
         for name, checksum in wanted.items():
             target = data_root() / name
             if target.is_file() and _sha256(target) == checksum:
@@ -86,68 +86,8 @@ def fetch(
     return done
 
 
-class _Opener(web.OpenerDirector):
-    """Opens web addresses, and closes what it has opened once the time is over.
-
-    A timeout of a socket is no bound: it begins anew with each byte.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-        self.end = time.monotonic() + seconds
-        self._sockets: list[socket.socket] = []
-        opener = self
-
-        def remembered(kind: Any) -> Any:
-            class Connection(kind):  # type: ignore[misc]
-                def connect(self) -> None:
-                    opener.check()
-                    self.timeout = min(_TIMEOUT, max(0.001, opener.end - time.monotonic()))
-                    super().connect()
-                    opener._sockets.append(self.sock)
-
-            return Connection
-
-        class Http(web.HTTPHandler):
-            def http_open(self, request: web.Request) -> http.client.HTTPResponse:
-                return self.do_open(remembered(http.client.HTTPConnection), request)
-
-        class Https(web.HTTPSHandler):
-            def https_open(self, request: web.Request) -> http.client.HTTPResponse:
-                return self.do_open(remembered(http.client.HTTPSConnection), request)
-
-        # Those of urlopen but for FTP, files and data, where a redirection could lead.
-        for handler in (web.ProxyHandler, web.HTTPDefaultErrorHandler, web.HTTPRedirectHandler,
-                        web.HTTPErrorProcessor, web.UnknownHandler, Http, Https):  # fmt: skip
-            self.add_handler(handler())
-
-    def check(self) -> None:
-        """Raise if the time is over."""
-        if time.monotonic() >= self.end:
-            raise InputError(f"not done after {self.seconds:g} s", remedy=_AGAIN)
-
-    def hang_up(self) -> None:
-        for connection in self._sockets:
-            with suppress(OSError):  # it is closed already
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[_Opener]:
-    """An opener whose connections end after so many seconds, whatever the servers do."""
-    opener = _Opener(seconds)
-    timer = threading.Timer(seconds, opener.hang_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield opener
-    finally:
-        timer.cancel()
-
-
 def _download(
-    opener: _Opener, url: str, part: Path, name: str, total: int, progress: Progress | None
+    opener: Opener, url: str, part: Path, name: str, total: int, progress: Progress | None
 ) -> None:
     """Complete ``part`` to ``total`` bytes from ``url``, from where it ends if the server can."""
     have = part.stat().st_size if part.is_file() and not part.is_symlink() else 0
@@ -157,7 +97,7 @@ def _download(
     # identity: a server that compresses on the way would change what is counted and hashed.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        with opener.open(web.Request(url, headers=headers), timeout=_TIMEOUT) as response:
+        with opener.open(web.Request(url, headers=headers), timeout=TIMEOUT) as response:
             # 206 is the rest of the file; 200 is all of it, whatever was asked for.
             size = have if response.status == 206 else 0
             if not size:
@@ -188,9 +128,7 @@ def _download(
         opener.check()
         if isinstance(error, InputError):
             raise
-        reason = getattr(error, "reason", None) or error
-        reason = " ".join(str(reason).split())
-        raise InputError(f"{url} failed ({reason})", file=name, remedy=_AGAIN) from None
+        raise InputError(f"{url} failed ({reason_of(error)})", file=name, remedy=_AGAIN) from None
     if size > total:
         part.unlink()
         raise InputError(

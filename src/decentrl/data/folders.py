@@ -18,7 +18,9 @@ DATASET_FILES = ("triples_1", "rel_triples_1", "train")
 
 def is_dataset(folder: Path) -> bool:
     """Whether a folder has the files of a dataset, which are not all to be trained on."""
-    return any(stem(file) in DATASET_FILES for file in folder.iterdir() if file.is_file())
+    folders = [x for x in (folder, folder / "base") if x.is_dir()]  # the latter of ContEA
+    files = (file for x in folders for file in x.iterdir() if file.is_file())
+    return any(stem(file) in DATASET_FILES for file in files)
 
 
 def read_files(

@@ -1,4 +1,4 @@
-"""Graphs of rdflib and networkx as triples, links and literals; neither is imported here."""
+"""Graphs of rdflib, networkx and PyKEEN as triples, links and literals; none is imported here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from decentrl.data.headers import relation_key
 from decentrl.data.rdf import NAME_PROPERTY, resource_table
-from decentrl.data.table import LINK, LITERAL, Table, string_columns
+from decentrl.data.table import LINK, LITERAL, TRIPLE, Table, string_columns
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NAME_KEYS = ("name", "label", "title")
@@ -20,12 +20,15 @@ Rows = tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
 def graph_table(source: Any, names: tuple[str, ...], place: Table) -> Table | None:
     """The columns ``names`` of a graph of one of these libraries; None if it is no such graph."""
     rdflib, networkx = sys.modules.get("rdflib"), sys.modules.get("networkx")
+    pykeen = sys.modules.get("pykeen.triples")
     if rdflib is not None and isinstance(source, rdflib.Graph):
         rows, literals = _of_rdflib(source, rdflib, place)
     elif networkx is not None and isinstance(source, networkx.Graph):
         rows, literals = _of_networkx(source, names, place)
         if names == LINK:
             return Table(place.file, _columns(rows, names), place.line_of, memory=place.memory)
+    elif pykeen is not None and isinstance(source, pykeen.CoreTriplesFactory):
+        rows, literals = _of_pykeen(source, pykeen, names, place), []
     else:
         return None
     found = pa.table(_columns(literals, LITERAL), names=list(LITERAL))
@@ -75,6 +78,18 @@ def _of_networkx(source: Any, names: tuple[str, ...], place: Table) -> Rows:
             else:
                 literals.append((label, str(key), *_typed(value)))
     return rows, literals
+
+
+def _of_pykeen(
+    source: Any, pykeen: Any, names: tuple[str, ...], place: Table
+) -> list[tuple[str, ...]]:
+    """The labelled triples of a factory; inverse triples, which it only promises, are in none."""
+    if names != TRIPLE:
+        raise place.error("triples of PyKEEN are no links or names", remedy="give a table of them")
+    if not isinstance(source, pykeen.TriplesFactory):
+        raise place.error("these triples of PyKEEN have no labels", remedy="use a TriplesFactory")
+    rows = source.label_triples(source.mapped_triples)
+    return [tuple(map(str, row)) for row in rows.tolist()]
 
 
 def _typed(value: Any) -> tuple[str, str, str]:

@@ -3,7 +3,8 @@
 - DBP15K: ``triples_1|2``, ``sup_pairs``, ``ref_pairs``, optional ``ent_ids_1|2``, ``rel_ids_1|2``
 - OpenEA: ``rel_triples_1|2``, ``721_5fold/1/train_links``, ``valid_links``, ``test_links``
 - ContEA, two graphs that grow: ``base/triples_1|2``, ``base/train_links``, ``valid_links``,
-  ``test_links``, and ``batch1`` … with ``new_triples_1|2`` and ``all_test_links``
+  ``test_links``, and ``batch1`` … with ``new_triples_1|2`` and ``all_test_links``; those that
+  ``decentrl data make`` writes are of this kind
 - one graph: ``train``, ``valid``, ``test``, optional ``entities``, ``relations``
 - two graphs with the same relations (GraIL): these, and ``new_train``, ``new_valid``,
   ``new_test``
@@ -212,7 +213,10 @@ def _read_openea(folder: Path, name: str) -> AlignmentTask:
 
 
 def _read_contea(base: Path, name: str) -> AlignmentTask:
-    left, right = (_require(base, f"triples_{i}") for i in (1, 2))
+    left, right = (
+        _described(KnowledgeGraph.read(_require(base, f"triples_{i}")), base, f"_{i}")
+        for i in (1, 2)
+    )
     train, test, valid = (_require(base, f"{part}_links") for part in ("train", "test", "valid"))
     return replace(AlignmentTask.read(left, right, train, test, valid), name=name)
 

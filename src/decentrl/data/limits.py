@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 
 from decentrl.errors import ConfigError, InputError
@@ -54,10 +55,11 @@ class Limit:
     """How many bytes the text of a file may take.
 
     Args:
+        file: names it in an error.
         packed: bytes of the file it is unpacked from, if it is.
     """
 
-    def __init__(self, file: Path, packed: int | None = None) -> None:
+    def __init__(self, file: str | PathLike[str], packed: int | None = None) -> None:
         self.file, self.bytes = file, memory() // _SHARE
         if packed is not None:
             self.bytes = min(self.bytes, max(_FREE, _PACKED * packed))

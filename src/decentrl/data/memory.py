@@ -40,7 +40,7 @@ class ArrowStream(Protocol):
 Source = str | PathLike[str] | Iterable[Sequence[str]] | ArrowStream | Table
 """Triples or links in labels: a file, rows, a numpy array, a data frame or an Arrow table.
 
-Or a graph of rdflib or networkx, or what was read of one already.
+Or a graph of rdflib or networkx, a TriplesFactory of PyKEEN, or what was read of one already.
 """
 
 

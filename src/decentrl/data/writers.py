@@ -27,7 +27,7 @@ def write_alignment_folder(task: AlignmentTask, folder: str | PathLike[str]) -> 
     """Write the DBP15K layout. As there, the ids of the two graphs are disjoint."""
     entities, relations = len(task.left.entities), len(task.left.relations)
     later = task.auxiliary or (None, None)
-    with _new_folder(folder) as target:
+    with new_folder(folder) as target:
         for i, graph, arriving, shift in (
             (1, task.left, later[0], np.array((0, 0, 0))),
             (2, task.right, later[1], np.array((entities, relations, entities))),
@@ -49,7 +49,7 @@ def write_alignment_folder(task: AlignmentTask, folder: str | PathLike[str]) -> 
 def write_graph_folder(task: GraphTask, folder: str | PathLike[str]) -> None:
     """Write ``train``, ``valid``, ``test`` by label, and id files for the order of the labels."""
     graph = task.graph
-    with _new_folder(folder) as target:
+    with new_folder(folder) as target:
         _write(target / "entities", enumerate(graph.entities))
         _write(target / "relations", enumerate(graph.relations))
         _write_described(target, "", graph)
@@ -111,7 +111,7 @@ def _write(file: Path, rows: Iterable[Iterable[object]]) -> None:
 
 
 @contextmanager
-def _new_folder(folder: str | PathLike[str]) -> Iterator[Path]:
+def new_folder(folder: str | PathLike[str]) -> Iterator[Path]:
     """A temporary folder beside ``folder`` that is renamed to it at the end; removed on errors."""
     target = Path(folder)
     if target.exists():

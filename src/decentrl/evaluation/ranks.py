@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decentrl.matching.similarity import Scores
+from decentrl.matching.similarity import Scores, threads
 from decentrl.matching.sparse import SparseScores
 
 TOLERANCE = 1e-6
@@ -48,10 +48,16 @@ def rank(scores: Scores, targets: Tensor, tolerance: float = TOLERANCE) -> Ranks
     assert len(targets) == scores.shape[0]
     slack = tolerance * scores.largest() if tolerance else 0.0
     better, tied = torch.empty_like(targets), torch.empty_like(targets)
-    for rows, block in scores.blocks():
-        right = block.gather(1, targets[rows, None])[:, 0]
-        at = torch.arange(len(right), device=right.device)
-        better[rows], tied[rows] = count_above(block, at, right + slack, right - slack)
+
+    def of(part: list[slice]) -> None:
+        for rows in part:
+            block = scores.block(rows)
+            right = block.gather(1, targets[rows, None])[:, 0]
+            at = torch.arange(len(right), device=right.device)
+            better[rows], tied[rows] = count_above(block, at, right + slack, right - slack)
+
+    with threads(scores) as apply:
+        list(apply(of, scores.parts()))
     return Ranks(better.cpu(), tied.cpu())
 
 

@@ -64,22 +64,59 @@ class GraphView:
         if seen_relations is not None:
             bag = bag.keep_columns(torch.from_numpy(seen_relations).repeat(2))
 
-        first = one.keep_columns(trained)
-        there = torch.zeros_like(trained) if frozen is None else torch.from_numpy(frozen)
-        # Of g⁰, g¹, …: the entities whose vector is made of something.
-        known = [there | (first.degrees() > 0)]
-        views = []
-        for k in range(1, layers + 1):
-            readable = trained if k == 1 else known[k - 2]
-            views.append(hops[k % len(hops)].keep_columns(readable))
-            known.append(known[-1] | (views[-1].degrees() > 0))
-        return cls(first, tuple(views), bag, trained)
+        first, views = _readable(one, hops, trained, layers, frozen)
+        return cls(first, views, bag, trained)
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: torch.Tensor,
+        n_entities: int,
+        *,
+        layers: int,
+        seen: torch.Tensor | None = None,
+    ) -> GraphView:
+        """The view of directed edges without relations, on the device they lie on.
+
+        Args:
+            edges: int64[2, n], from a node that is read to the one that reads it; loops and
+                duplicates are left out.
+            layers: K.
+            seen: bool[n_entities], entities that have a trained input; default: all.
+        """
+        source, target = edges[:, edges[0] != edges[1]]
+        one = Adjacency.from_pairs(target, source, n_entities, n_entities, distinct=True)
+        trained = edges.new_ones(n_entities, dtype=torch.bool) if seen is None else seen
+        nothing = edges.new_empty(0)
+        bag = Adjacency.from_sorted(nothing, nothing, n_entities, 0)
+        first, views = _readable(one, [one], trained, layers)
+        return cls(first, views, bag, trained)
 
     def to(self, device: torch.device | str) -> GraphView:
         # One-hop and two-hop graphs serve several layers.
         moved = {id(graph): graph.to(device) for graph in (self.first, *self.layers)}
         first, *rest = (moved[id(graph)] for graph in (self.first, *self.layers))
         return GraphView(first, tuple(rest), self.relations.to(device), self.seen.to(device))
+
+
+def _readable(
+    one: Adjacency,
+    hops: Sequence[Adjacency],
+    trained: torch.Tensor,
+    layers: int,
+    frozen: NDArray[np.bool_] | None = None,
+) -> tuple[Adjacency, tuple[Adjacency, ...]]:
+    """The graph of g⁰ and those of the layers, without edges that read what is not known."""
+    first = one.keep_columns(trained)
+    there = torch.zeros_like(trained) if frozen is None else torch.from_numpy(frozen)
+    # Of g⁰, g¹, …: the entities whose vector is made of something.
+    known = [there | (first.degrees() > 0)]
+    views: list[Adjacency] = []
+    for k in range(1, layers + 1):
+        readable = trained if k == 1 else known[k - 2]
+        views.append(hops[k % len(hops)].keep_columns(readable))
+        known.append(known[-1] | (views[-1].degrees() > 0))
+    return first, tuple(views)
 
 
 def entities_of(triples: Ids, n_entities: int) -> NDArray[np.bool_]:

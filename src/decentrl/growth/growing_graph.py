@@ -30,6 +30,7 @@ from decentrl.errors import BundleError, DecentRLError, InputError
 from decentrl.graph.arrivals import Arrivals, Neighbourhood
 from decentrl.graph.view import entities_of
 from decentrl.growth.arriving import Arriving, check_growth, read_arriving
+from decentrl.growth.decided import Decided
 from decentrl.growth.newcomers import VECTORS, Newcomers
 from decentrl.growth.texts import text_rows
 from decentrl.storage.addition import Addition, Growth
@@ -230,6 +231,7 @@ class Growing:
         past: additions that are part of the trained state, if there is no store to list them.
         place: the run that it was loaded from.
         durable: whether additions are kept there.
+        decided: decisions about matches; those in the store are read.
 
     Attributes:
         version: changes with every change.
@@ -242,9 +244,10 @@ class Growing:
         past: Sequence[Addition] = (),
         place: Path | None = None,
         durable: bool = False,
+        decided: Decided | None = None,
     ) -> None:
         self.learned, self.store, self.past = learned, store, past
-        self.place, self.durable = place, durable
+        self.place, self.durable, self.decided = place, durable, decided or Decided()
         self.sides: dict[str, GrowingGraph] = learned.sides()
         self.additions: list[tuple[Addition, Growth]] = []
         self.version = 0
@@ -371,9 +374,11 @@ class Growing:
         return addition
 
     def sync(self) -> int:
-        """Apply the additions of other processes; returns their number."""
+        """Apply the additions and decisions of other processes; returns the number of additions."""
         if self.store is None:
             return 0
+        if self.decided.sync(self.store):
+            self.version += 1
         fresh = self.store.since(self.last)
         for addition, growth in fresh:
             try:

@@ -208,6 +208,9 @@ class GrowingModel(ABC, Generic[L]):
         What is changed from then on is in this process alone.
         """
         must_grow(self.config)
+        self._leave_run()
+
+    def _leave_run(self) -> None:
         growing = self.growing
         if not growing.durable:
             growing.leave_store()
@@ -317,7 +320,7 @@ class GrowingModel(ABC, Generic[L]):
         run, store = self.growing.place, self.growing.store
         if store is None:
             past = [replace(a, folded=True) for a in self.growing.log()]
-            self._swap(learned, past=past, place=run)
+            self._swap(learned, past=past, place=run, decided=self.growing.decided)
             return
         assert run is not None
         origin = {"base": store.base, "additions": store.last}
@@ -328,7 +331,7 @@ class GrowingModel(ABC, Generic[L]):
             if bundle_id(run) != store.base:
                 self.close()  # the new bundle is in place: load it to go on
             raise
-        self._swap(learned, place=run, durable=True)
+        self._swap(learned, place=run, durable=True, decided=self.growing.decided)
         self.growing.store = store
 
     def save(self, run: str | PathLike[str], results: Sequence[dict[str, Any]] = ()) -> None:
@@ -339,13 +342,15 @@ class GrowingModel(ABC, Generic[L]):
         target, growing = Path(run), self.growing
         if growing.durable and growing.place and target.resolve() == growing.place.resolve():
             raise ConfigError(f"{run}: what is added is kept there already; compact() tidies it up")
-        if (target / STORE / STORE_FILE).exists():
+        there = (target / STORE / STORE_FILE).exists()
+        if there and not growing.decided.begins_with(target / STORE):
             raise InputError(
-                "this run has additions, which belong to its own bundle",
+                "this run has additions or decisions, which belong to its own bundle",
                 file=target,
                 remedy="save to another folder",
             )
         write_bundle(self._settled().to_bundle(results), target / "bundle")
+        growing.decided.save(target / STORE, bundle_id(target))
 
     def sync(self) -> int:
         """Take in what another process has added to the run; how many additions that were.

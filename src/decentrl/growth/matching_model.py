@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from decentrl.data.memory import Source
 from decentrl.data.naming import add_names, entity_ids
@@ -16,10 +17,11 @@ from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError, InputError
 from decentrl.growth.alignment_state import SIDES, AlignmentState, Side
 from decentrl.growth.claims import Claims, find_claims
+from decentrl.growth.decided import NO_LINKS, DecidedPairs
 from decentrl.growth.growing_model import GrowingModel
 from decentrl.growth.potentials import Matching
 from decentrl.growth.rehearsal import PRECISE, GrownConfidence
-from decentrl.growth.settled import Settled, count_triples
+from decentrl.growth.settled import Settled, count_triples, settled_by
 from decentrl.matching.matchers import MATCHERS
 from decentrl.matching.matches import Judge, answer, check_question, matches_table, threshold_of
 from decentrl.matching.potentials import OTHER
@@ -36,7 +38,7 @@ class MatchingModel(GrowingModel[AlignmentState]):
         learned = super()._settled()
         # What newcomers read is made once, for this state and the one that is written.
         stored = learned.memories if self.config.model.inductive else learned.stored
-        settled, potentials = self._stays(), self._matching.to_tensors()
+        settled, potentials = self._stays(), self._undecided.to_tensors()
         return replace(learned, stored=stored, potentials=potentials, settled=settled)
 
     def _prepare_change(self) -> None:
@@ -50,7 +52,7 @@ class MatchingModel(GrowingModel[AlignmentState]):
         if learned.settled or learned.confidence is None or growing.additions:
             return learned.settled
         matcher = self.config.matching.matcher
-        return Settled.of(growing, self._matching, matcher, learned.confidence)
+        return Settled.of(growing, self._undecided, matcher, learned.confidence)
 
     def _judge(self, side: str, mine: Ids, theirs: Ids) -> Judge | None:
         """What says how sure matches of some entities with others are."""
@@ -61,23 +63,59 @@ class MatchingModel(GrowingModel[AlignmentState]):
         return GrownConfidence(learned.confidence, learned.newcomer, growing, side, mine, theirs)
 
     @property
-    def _settled_now(self) -> Settled | None:
+    def _stayed(self) -> Settled | None:
         """The matches that stay, as soon as something has arrived since they were found."""
         settled = self.learned.settled
         return settled if settled and settled.triples < count_triples(self.growing) else None
 
     @property
+    def _decided(self) -> DecidedPairs:
+        """What was decided, as far as it counts now."""
+        growing = self.growing
+        return self._once("decided", lambda: growing.decided.pairs(list(growing.sides.values())))
+
+    @property
+    def _settled_now(self) -> Settled | None:
+        """The matches that stay or were accepted."""
+        decided = self._decided
+        return settled_by(decided, self._stayed) if decided else self._stayed
+
+    @property
+    def _undecided(self) -> Matching:
+        """What matches entities as if nothing was decided, with what it has found out so far."""
+        settled = self._stayed
+        name, links = "matching" if settled is None else "grown", self._known_links
+        return self._once(name, lambda: self._matching_of(links, settled), grows=True)
+
+    @property
     def _matching(self) -> Matching:
-        """What matches entities, with what it has found out since the state is there."""
+        """What matches entities, after what was decided."""
+        decided = self._decided
+        if not decided:
+            return self._undecided
 
         def make() -> Matching:
-            learned, settings = self.learned, self.config.matching
-            links = np.concatenate((learned.task.train, learned.task.valid))
-            given = self.growing, self.indexes, settings, links, learned.potentials
-            return Matching(*given, None if settled is None else settled.pairs)
+            links, tensors = self._known_links, self._undecided.to_tensors()
+            links = links[decided.leaves(links)]
+            return self._matching_of(links, self._settled_now, decided.rejected, tensors)
 
-        settled = self._settled_now
-        return self._once("matching" if settled is None else "grown", make, grows=True)
+        return self._once("decided matching", make)
+
+    @property
+    def _known_links(self) -> Ids:
+        return np.concatenate((self.learned.task.train, self.learned.task.valid))
+
+    def _matching_of(
+        self,
+        links: Ids,
+        settled: Settled | None,
+        rejected: Ids = NO_LINKS,
+        tensors: Mapping[str, Tensor] | None = None,
+    ) -> Matching:
+        tensors = self.learned.potentials if tensors is None else tensors
+        pairs = None if settled is None else settled.pairs
+        given = self.growing, self.indexes, self.config.matching, links, tensors
+        return Matching(*given, pairs, rejected)
 
     def match(
         self,
@@ -113,7 +151,8 @@ class MatchingModel(GrowingModel[AlignmentState]):
         Returns:
             table with the columns left, right, rank (1 is best), score and confidence: how likely
             the match is right, null where it was not learned (that takes validation links, the
-            configured matcher and rank 1), and left_name and right_name, of graphs with names. An
+            configured matcher and rank 1), 1 where it was accepted (:meth:`decide`), then without a
+            score; and left_name and right_name, of graphs with names. An
             entity without a match has a null counterpart.
         """
         check_question(top, assign)
@@ -173,6 +212,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
             )
         later = (x for addition, x in additions if addition.number > number and x.side == side)
         return [label for growth in later for label in growth.labels]
+
+    def known_links(self) -> Ids:
+        """The links that are known now, after what was decided: int64[n, 2]."""
+        return self._once("links", lambda: self._decided.links(self._known_links))
 
     def thresholds(self) -> tuple[float, float] | None:
         """The least confidence of a match, and of one of a newcomer, for ``fitted``; None where

@@ -13,6 +13,7 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError
+from decentrl.growth.decided import NO_LINKS, among, most_of_one
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.matchers import apply_matcher
@@ -41,6 +42,7 @@ class Matching:
         links: known links, int64[k, 2], left then right: their entities are no candidates.
         tensors: potentials that :meth:`to_tensors` returned before.
         settled: matches that stay, int64[m, 2]: their entities are no candidates either.
+        rejected: pairs that are never found, int64[r, 2].
     """
 
     def __init__(
@@ -51,8 +53,11 @@ class Matching:
         links: Ids,
         tensors: Mapping[str, Tensor],
         settled: Ids | None = None,
+        rejected: Ids = NO_LINKS,
     ) -> None:
         self._growing, self._indexes, self._config = growing, indexes, config
+        # So many more are looked for as may be rejected of one entity.
+        self._rejected, self._more = rejected, most_of_one(rejected)
         self._known = dict(zip(OTHER, links.T, strict=True))
         every = links if settled is None else np.concatenate((links, settled))
         self._links = dict(zip(OTHER, every.T, strict=True))
@@ -153,10 +158,11 @@ class Matching:
         linked = torch.from_numpy(self._links[other][np.isin(self._links[side], asked)])
         free, allowed = self.candidates(other), _with(self.candidates(other), linked)
         column = potentials.values(other, free, linked, others, own)
-        kept = max(1, min(max(top, KEPT, NEAR if ann else 0), len(allowed)))
+        kept = max(1, min(max(top, KEPT, NEAR if ann else 0) + self._more, len(allowed)))
         found = self._indexes.get(other, ann).search(
             own[entities], kept, scale=scale, bias=column, allowed=allowed
         )[1]
+        found = self._without_rejected(side, entities, found)
         term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
         row = potentials.solved[side]
         if rivals:
@@ -170,10 +176,11 @@ class Matching:
             return made
         best = made[2].best(1)[1][:, 0]
         best = torch.from_numpy(made[1])[torch.unique(best[best >= 0])]
+        rivals_of, more = _with(self.candidates(side), entities), 2 + self._more
         claims = self._indexes.get(side, ann).search(
-            others[best], 2, scale=scale, bias=row, allowed=_with(self.candidates(side), entities)
+            others[best], more, scale=scale, bias=row, allowed=rivals_of
         )[1]
-        claimed, claimants = _found_pairs(best, claims)
+        claimed, claimants = _found_pairs(best, self._without_rejected(other, best, claims))
         return _score_pairs(
             scores, entities, torch.cat((rows, claimants)), torch.cat((columns, claimed))
         )
@@ -254,13 +261,35 @@ class Matching:
     def pairs_together(self, side: str, asked: Ids | None, matcher: str, kept: int) -> Pairs:
         """The best pairs when all unlinked entities, and those asked for, are matched at once."""
         named = np.isin(self._links[side], [] if asked is None else asked)
+        kept += self._more
         if named.any():
-            return self._found_together(side, named, matcher, kept)
+            return self._allowed(side, *self._found_together(side, named, matcher, kept))
         self._discard_outdated()
         key = side, matcher, kept
         if key not in self._together:
-            self._together[key] = self._found_together(side, named, matcher, kept)
+            found = self._found_together(side, named, matcher, kept)
+            self._together[key] = self._allowed(side, *found)
         return self._together[key]
+
+    def _allowed(
+        self, side: str, mine: Ids, theirs: Ids, pairs: SparseScores, cosines: SparseScores
+    ) -> Pairs:
+        """The same without rejected pairs."""
+        if not self._more:
+            return mine, theirs, pairs, cosines
+        ends = mine[pairs.rows.cpu().numpy()], theirs[pairs.columns.cpu().numpy()]
+        gone = among(np.stack(ends if side == "left" else ends[::-1], axis=1), self._rejected)
+        kept = torch.from_numpy(~gone).to(pairs.rows.device)
+        return mine, theirs, pairs.where(kept), cosines.where(kept)
+
+    def _without_rejected(self, side: str, entities: Tensor, found: Tensor) -> Tensor:
+        """What was found of each entity, int64[q, c], with -1 for rejected pairs."""
+        if not self._more:
+            return found
+        ends = entities[:, None].expand_as(found).flatten(), found.flatten()
+        pairs = torch.stack(ends if side == "left" else ends[::-1], dim=1).numpy()
+        gone = torch.from_numpy(among(pairs, self._rejected)).view_as(found)
+        return found.where(~gone, -1)
 
     def _found_together(self, side: str, named: Mask, matcher: str, kept: int) -> Pairs:
         """The same; ``named`` is bool[k], the links whose entities take part, too."""

@@ -1,4 +1,7 @@
-"""Matches that stay: what training was sure of is not taken away by what arrives later."""
+"""Matches that stay: what training was sure of, and what was decided.
+
+What arrives later does not take such a match away; only a later decision does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 
 from decentrl.data.vocabulary import Ids
+from decentrl.growth.decided import NO_LINKS, DecidedPairs
 from decentrl.growth.growing_graph import Growing
 from decentrl.growth.potentials import Matching
 from decentrl.matching.confidence import Confidence
@@ -17,14 +21,16 @@ from decentrl.matching.matches import KEPT, Answers, answer
 
 SURE = 0.8
 """Confidence from which a match stays."""
+NONE = torch.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """Pairs of left and right entities that were each other's best and surely right in training.
+    """Pairs of left and right entities that are matched with each other, whatever else there is.
 
-    Once more has arrived than there was then, they are matched with each other, and their entities
-    are no candidates for others, like those of known links.
+    Their entities are no candidates for others, like those of known links. Pairs that were each
+    other's best and surely right in training are settled once more has arrived than there was then;
+    pairs that were accepted are settled at once, with confidence 1 and without a score (NaN).
     """
 
     pairs: Ids  # int64[n, 2]
@@ -43,6 +49,17 @@ class Settled:
         ids = rows[kept.numpy()], columns[made.columns[kept, 0].numpy()]
         scores, sure = made.scores[kept, 0], made.confidence[kept]
         return cls(np.stack(ids, axis=1), scores, sure, count_triples(growing))
+
+    def after(self, decided: DecidedPairs) -> Settled:
+        """The same with accepted pairs, without what decisions contradict."""
+        stays = torch.from_numpy(decided.leaves(self.pairs))
+        accepted = torch.ones(len(decided.accepted))
+        return Settled(
+            np.concatenate((self.pairs[stays.numpy()], decided.accepted)),
+            torch.cat((self.scores[stays], accepted * torch.nan)),
+            torch.cat((self.confidence[stays], accepted)),
+            self.triples,
+        )
 
     def to_tensors(self) -> dict[str, Tensor]:
         """As tensors, for a file."""
@@ -102,3 +119,8 @@ def count_triples(growing: Growing) -> int:
     return sum(
         len(side.trained.triples) + len(side.arrivals.triples) for side in growing.sides.values()
     )
+
+
+def settled_by(decided: DecidedPairs, settled: Settled | None) -> Settled:
+    """What is settled after decisions; ``settled`` is what was before them."""
+    return (settled or Settled(NO_LINKS, NONE, NONE, 0)).after(decided)

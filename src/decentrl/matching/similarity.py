@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,6 +24,7 @@ DEFAULT_BUDGET = 1 << 30
 _LOWEST = 80.0  # exp(-80) is still a normal float32
 _BLOCK = 1024, 4096  # rows and columns of a product that are made at once
 _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on that of threads
+_FEW = 4  # highest values that are found one after the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +87,10 @@ class Scores:
             scores = torch.add(self.column, scores, alpha=self.scale)
         elif self.scale != 1:
             scores = self.scale * scores
-        return scores if self.row is None else scores + self.row[rows, None]
+        if self.row is None:
+            return scores
+        row, own = self.row[rows, None], self.column is not None or self.scale != 1
+        return scores.add_(row) if own else scores + row
 
     def slices(self) -> Iterator[slice]:
         """Slices of rows, so small that a block and its temporaries keep to the budget.
@@ -98,6 +104,12 @@ class Scores:
         for start in range(0, len(self.left), size):
             yield slice(start, min(start + size, len(self.left)))
 
+    def parts(self) -> list[list[slice]]:
+        """The slices in a few parts of consecutive ones, for threads."""
+        slices = list(self.slices())
+        size = max(1, -(-len(slices) // _PARTS))
+        return [slices[start : start + size] for start in range(0, len(slices), size)]
+
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Slices of rows and their scores; see :meth:`block`."""
         for rows in self.slices():
@@ -107,8 +119,13 @@ class Scores:
         """The largest absolute score, to which the tolerance for ties is relative."""
         if not min(self.shape):
             return 0.0
-        ends = (torch.stack(block.aminmax()).abs().max() for _, block in self.blocks())
-        return max(end.item() for end in ends)
+
+        def of(part: list[slice]) -> float:
+            ends = (torch.stack(self.block(rows).aminmax()).abs().max() for rows in part)
+            return max(end.item() for end in ends)
+
+        with threads(self) as apply:
+            return max(apply(of, self.parts()))
 
 
 def csls(cosine: Scores, k: int = 2) -> Scores:
@@ -119,11 +136,19 @@ def csls(cosine: Scores, k: int = 2) -> Scores:
     """
     n, m = cosine.shape
     row = cosine.left.new_empty(n)
-    best = cosine.left.new_full((min(k, n), m), -torch.inf)
-    for rows, block in cosine.blocks():
-        row[rows] = _highest(block, min(k, m), 1).mean(1)
-        highest = _highest(block, min(len(best), len(block)), 0)
-        best = torch.cat((best, highest)).topk(len(best), dim=0).values
+
+    def of(part: list[slice]) -> Tensor:
+        """Put the terms of the rows of a part; each column's best cosines among these."""
+        best = cosine.left.new_full((min(k, n), m), -torch.inf)
+        for rows in part:
+            block = cosine.block(rows)
+            row[rows] = _highest(block, min(k, m)).mean(1)
+            best = _best_of_columns(best, block)
+        return best
+
+    with threads(cosine) as apply:
+        found = torch.cat([cosine.left.new_empty(0, m), *apply(of, cosine.parts())])
+    best = found.topk(min(k, n), dim=0).values
     return replace(cosine, scale=2.0, row=-row, column=-best.mean(0))
 
 
@@ -133,19 +158,40 @@ def mean_of_finite(best: Tensor) -> Tensor:
     return best.where(known, 0).sum(1) / known.sum(1).clamp(min=1)
 
 
-def _highest(block: Tensor, k: int, dim: int) -> Tensor:
-    """The k highest values along a dimension, highest first."""
-    if not 0 < k <= 4:
-        return block.topk(k, dim=dim).values
-    # For few, as many maxima are faster than sorting.
-    found = []
-    block = block.clone() if k > 1 else block
-    for number in range(k):
-        values, places = block.max(dim, keepdim=True)
-        found.append(values)
-        if number + 1 < k:
-            block.scatter_(dim, places, -torch.inf)
-    return torch.cat(found, dim)
+def _highest(block: Tensor, k: int) -> Tensor:
+    """The k highest values of each row, highest first: [n, m] → [n, k]."""
+    if block.is_cuda or not 0 < k <= _FEW:
+        return block.topk(k, dim=1).values
+    # For few, as many maxima are faster than sorting, and with NumPy faster than with torch.
+    found, places = [], []
+    for _ in range(k):
+        place = _argmax(block)[:, None]
+        found.append(block.gather(1, place))
+        places.append(place)
+        block.scatter_(1, place, -torch.inf)
+    for value, place in zip(found, places, strict=True):
+        block.scatter_(1, place, value)
+    return torch.cat(found, 1)
+
+
+def _argmax(block: Tensor) -> Tensor:
+    """The first column of the highest value of each row, int64[n]."""
+    if block.is_cuda or not block.numel():
+        return block.argmax(1)
+    return torch.from_numpy(block.numpy().argmax(1))
+
+
+def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
+    """The k highest values of each column, highest first, [k, m], with those of a block's rows."""
+    if block.is_cuda or len(best) > _FEW:
+        return torch.cat((best, block)).topk(len(best), dim=0).values
+    # Row by row all of it stays in the cache.
+    highest, lower = best.numpy(), best.new_empty(2, best.shape[1]).numpy()
+    for row in block.numpy():
+        for number, known in enumerate(highest):
+            row, last = np.minimum(known, row, out=lower[number % 2]), row
+            np.maximum(known, last, out=known)
+    return best
 
 
 def sinkhorn(cosine: Scores, temperature: float = 0.02, iterations: int = 10) -> Scores:
@@ -191,10 +237,11 @@ def mutual_share(scores: Scores) -> float:
     highest = scores.left.new_full((m,), -torch.inf)
     claimant = torch.zeros(m, dtype=torch.int64, device=best.device)
     for rows, block in scores.blocks():
-        best[rows] = block.argmax(1)
-        values, places = block.max(0)
-        higher = values > highest
-        highest[higher], claimant[higher] = values[higher], places[higher] + rows.start
+        best[rows] = _argmax(block)
+        values = block.amax(0)
+        higher = (values > highest).nonzero()[:, 0]  # fewer from block to block
+        highest[higher] = values[higher]
+        claimant[higher] = _argmax(block[:, higher].t().contiguous()) + rows.start
     own = torch.arange(n, device=best.device)
     return 2 * int((claimant[best] == own).sum()) / (n + m)
 
@@ -213,10 +260,8 @@ def _balanced(
     row = cosine.left.new_empty(n)
     column = cosine.left.new_ones(m)
     tiny = torch.finfo(column.dtype).tiny
-    slices = list(cosine.slices())
-    size = -(-len(slices) // _PARTS)
-    parts = [slices[start : start + size] for start in range(0, len(slices), size)]
-    with _masses(cosine, temperature) as (highest, masses), _pool(cosine) as apply:
+    parts = cosine.parts()
+    with _masses(cosine, temperature) as (highest, masses), threads(cosine) as apply:
         pulls = None
         if anchors is not None:
             ends = anchors[0] + highest, anchors[1]
@@ -284,9 +329,9 @@ def _masses(
 
 
 @contextmanager
-def _pool(cosine: Scores) -> Iterator[Callable[..., Iterator[Tensor]]]:
-    """``map``, in threads where products of a kept matrix and a vector would leave cores idle."""
-    if cosine.kept is None or cosine.kept.is_cuda or cosine.kept.numel() < 1 << 22:
+def threads(scores: Scores) -> Iterator[Callable[..., Iterator[Any]]]:
+    """``map``, in threads where passes over a kept matrix would leave cores idle."""
+    if scores.kept is None or scores.kept.is_cuda or scores.kept.numel() < 1 << 22:
         yield map
         return
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:

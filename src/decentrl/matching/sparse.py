@@ -52,6 +52,11 @@ class SparseScores:
         kept = columns >= 0
         return SparseScores(self.rows[kept], columns[kept], self.values[kept], (n, len(chosen)))
 
+    def where(self, kept: Tensor) -> SparseScores:
+        """Some of the pairs, by a mask bool[p]."""
+        rows, columns, values = self.rows[kept], self.columns[kept], self.values[kept]
+        return replace(self, rows=rows, columns=columns, values=values)
+
     def nearest(self, top: int) -> SparseScores:
         """Each row's best pairs and each column's, as :func:`top_pairs` keeps them."""
         kept = torch.zeros_like(self.rows, dtype=torch.bool)
@@ -59,8 +64,7 @@ class SparseScores:
         for places, order in ((self.places(top), None), (self.T.places(top), by_column)):
             chosen = places[places >= 0]
             kept[chosen if order is None else order[chosen]] = True
-        rows, columns, values = self.rows[kept], self.columns[kept], self.values[kept]
-        return replace(self, rows=rows, columns=columns, values=values)
+        return self.where(kept)
 
     def plus(self, scale: float, row: Tensor, column: Tensor) -> SparseScores:
         """scale · value + row[i] + column[j] of every stored pair."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -89,7 +91,8 @@ def hard_sample_loss(
     near = (left - right).square().sum(-1)
     lengths = others.square().sum(-1)
     mine = own.nonzero(as_tuple=True)
-    counted = (len(others) - own.sum(1)).to(near.dtype).clamp(min=1)
+    counted = len(others) - torch.bincount(mine[0], minlength=len(own))
+    counted = counted.to(near.dtype).clamp(min=1)
     total = near.new_zeros(())
     for side in (left, right):
         apart = near - side.square().sum(-1)
@@ -103,13 +106,29 @@ def hard_sample_loss(
             deviation = torch.linalg.vector_norm(margins, dim=1) / counted.sqrt()
             deviation.clamp_(min=1e-6)
             margins[mine] = -torch.inf
-            columns = margins.topk(min(hardest, len(others)), sorted=False).indices.sort(1).values
+            columns = highest_columns(margins, min(hardest, len(others)))
         dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
         z = 2 * dots - take(lengths, columns) + (apart - apart.detach() - mean)[:, None]
         z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
         # A row without others, in a tiny graph, has nothing to learn from.
         total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()
     return total
+
+
+def highest_columns(scores: Tensor, k: int) -> Tensor:
+    """The columns of the k highest scores of every row, [n, m] → int64[n, k], ascending."""
+    n, m = scores.shape
+    if not scores.is_cuda and 0 < k < m:
+        # NumPy finds the k-th highest in a quarter of the time that torch takes.
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            parts = pool.map(
+                lambda part: np.partition(part.numpy(), m - k)[:, m - k], scores.chunk(2)
+            )
+            least = torch.from_numpy(np.concatenate(list(parts)))
+        columns = (scores >= least[:, None]).nonzero()[:, 1]
+        if len(columns) == n * k:  # otherwise some scores are the same
+            return columns.view(n, k)
+    return scores.topk(k, sorted=False).indices.sort(1).values
 
 
 def join(parts: list[Tensor], constant_length: bool = False) -> Tensor:

@@ -108,7 +108,10 @@ class RelationalEncoder(nn.Module):
         nn.init.xavier_uniform_(self.entities)
         nn.init.xavier_uniform_(self.relations)
         # Relations known to be the same one share a vector: that of their representative.
-        self.register_buffer("representative", torch.arange(2 * n_relations))
+        own = torch.empty(2 * n_relations, dtype=torch.int64)
+        if not own.is_meta:  # there arange would load torch's compiler, for most of a second
+            torch.arange(2 * n_relations, out=own)
+        self.register_buffer("representative", own)
         self.views = nn.ModuleList(
             nn.ModuleList(ReflectionLayer(dim, context, edge_dropout) for _ in range(layers))
             for _ in range(2)

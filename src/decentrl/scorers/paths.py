@@ -14,6 +14,7 @@ from decentrl.graph.adjacency import Ids
 from decentrl.graph.messages import Hide, Hiding, Messages
 from decentrl.graph.queries import Queries
 from decentrl.graph.splits import Splits
+from decentrl.nn.frontier import frontier_scores
 from decentrl.nn.paths import PathNetwork
 from decentrl.nn.running import eval_mode
 from decentrl.scorers.base import Scorer
@@ -57,8 +58,15 @@ class PathScorer(Scorer):
         with eval_mode(self):
             size = self._block(ground)
             blocks = zip(torch.split(entities, size), torch.split(relations, size), strict=True)
-            made = [self.network(ground, *block) for block in blocks]
+            made = [self.propagated(ground, *block) for block in blocks]
         return torch.cat(made) if made else torch.zeros(0, ground.groups.n_rows)
+
+    def propagated(self, graph: Messages, entities: Tensor, relations: Tensor) -> Tensor:
+        """Scores of all entities, int64[b] each → [b, n]: along all edges, or by a frontier."""
+        if most := self.config.model.frontier:
+            return frontier_scores(self.network, graph, entities, relations, most)
+        scores: Tensor = self.network(graph, entities, relations)
+        return scores
 
     @torch.no_grad()
     def relation_scores(self, ground: Messages, heads: Tensor, tails: Tensor) -> Tensor:
@@ -134,7 +142,7 @@ class PathObjective:
         answers, device = self.queries.answers[batch], self.model.device
         kept = self.hiding.kept(entities, relations, answers).to(device)
         asked = (torch.from_numpy(x).to(device) for x in (entities, relations))
-        scores = self.model.network(self.view.keep(kept), *asked)
+        scores = self.model.propagated(self.view.keep(kept), *asked)
         left_out = self.unseen.repeat(len(batch), 1)
         rows, known = self.queries.held(entities, relations)
         left_out[torch.from_numpy(rows), torch.from_numpy(known)] = True

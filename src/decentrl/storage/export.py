@@ -89,13 +89,14 @@ def export_vectors(parts: Sequence[Part], path: str | PathLike[str], format: str
     if len(dims) != 1:
         raise InputError(f"vectors of {sorted(dims)} numbers", remedy="give those of one run")
     entities = sum(len(part.vectors) for part in parts)
-    written = sum(int(some.any(axis=1).sum()) for part in parts for some in _matrices(part))
+    written = sum(int(some.any(axis=1).sum()) for part in parts for some in matrices(part))
     with whole_files(*files) as temporary:
         FORMATS[format](parts, (written, dims.pop()), temporary)
     return Exported(files, written, entities - written)
 
 
-def _matrices(part: Part) -> Iterator[Matrix]:
+def matrices(part: Part) -> Iterator[Matrix]:
+    """The vectors of a part in blocks that fit ``BLOCK``."""
     n, dim = part.vectors.shape
     size = max(1, BLOCK // (4 * max(1, dim)))
     for start in range(0, n, size):
@@ -103,11 +104,11 @@ def _matrices(part: Part) -> Iterator[Matrix]:
         yield some if isinstance(some, np.ndarray) else some.detach().cpu().numpy()
 
 
-def _blocks(parts: Sequence[Part]) -> Iterator[Block]:
+def blocks(parts: Sequence[Part]) -> Iterator[Block]:
     """Labels and vectors, [k, d], of those that have one."""
     for part in parts:
         labels = iter(part.labels)
-        for matrix in _matrices(part):
+        for matrix in matrices(part):
             names = list(islice(labels, len(matrix)))
             if len(names) != len(matrix):
                 raise InputError("fewer labels than vectors", remedy="give each vector a label")
@@ -128,7 +129,7 @@ def _write_parquet(parts: Sequence[Part], shape: tuple[int, int], files: Sequenc
         schema = schema.remove(1)
     # Vectors hardly repeat: a dictionary of their numbers only costs time.
     with pq.ParquetWriter(files[0], schema, use_dictionary=["side"] if sided else False) as writer:
-        for part, labels, matrix in _blocks(parts):
+        for part, labels, matrix in blocks(parts):
             numbers = pa.array(np.ascontiguousarray(matrix).reshape(-1), pa.float32())
             vectors = pa.FixedSizeListArray.from_arrays(numbers, shape[1])
             columns = {"entity": labels, "side": [part.side] * len(labels), "vector": vectors}
@@ -140,7 +141,7 @@ def _write_npy(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Pa
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(matrix, header)
         odd = 0
-        for _, labels, vectors in _blocks(parts):
+        for _, labels, vectors in blocks(parts):
             for label in labels:
                 line = on_a_line(label, _LINE_ENDS)
                 odd += line != label
@@ -153,7 +154,7 @@ def _write_npy(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Pa
 def _write_word2vec(parts: Sequence[Part], shape: tuple[int, int], files: Sequence[Path]) -> None:
     with files[0].open("wb") as file:
         file.write(f"{shape[0]} {shape[1]}\n".encode())
-        for _, labels, matrix in _blocks(parts):
+        for _, labels, matrix in blocks(parts):
             for label, numbers in zip(labels, _digits(matrix), strict=True):
                 if not label:
                     raise InputError("a label is empty", remedy="use parquet, which can hold it")

@@ -57,6 +57,11 @@ class Match(NamedTuple):
     left_name: str | None
     right_name: str | None
     confidence: float | None
+    by: str | None
+    rejected: bool | None
+
+
+_KINDS = [*[pa.string()] * 4, pa.float64(), pa.string(), pa.bool_()]
 
 
 def write_sssom(
@@ -72,7 +77,8 @@ def write_sssom(
 
     Args:
         matches: a table as ``Aligner.match`` returns it, with rank 1 alone. The columns
-            ``left_name`` and ``right_name``, if there, are written as labels.
+            ``left_name`` and ``right_name``, if there, are written as labels, ``by`` as the label
+            of the author; where ``rejected`` is true, the entities are no match (``Not``).
         file: appears whole or not at all.
         justification: how the matches were found, a term of SEMAPV, such as
             ``semapv:CompositeMatching`` where names were compared too.
@@ -93,8 +99,9 @@ def write_sssom(
 
 
 _COLUMNS = (
-    *("subject_id", "subject_label", "predicate_id", "object_id", "object_label"),
-    *("mapping_justification", "mapping_tool", "confidence"),
+    *("subject_id", "subject_label", "predicate_id", "predicate_modifier"),
+    *("object_id", "object_label"),
+    *("mapping_justification", "author_label", "mapping_tool", "confidence"),
 )
 """In the order of the specification."""
 
@@ -126,11 +133,18 @@ def _cells(match: Match) -> dict[str, str]:
         # The last part of an IRI is no label: it may be a number.
         shown = (name or (label if uri.startswith(OWN) else "")) if label else ""
         cells[f"{column}_id"] = uri
-        cells[f"{column}_label"] = _FORMULA.sub(r" \g<0>", _CONTROL.sub(" ", shown).strip())
+        cells[f"{column}_label"] = _shown(shown)
     # The confidence of an entity without a match is that of the one that was refused.
     known = match.confidence is not None and None not in (match.left, match.right)
     cells["confidence"] = f"{match.confidence:.6f}" if known else ""
+    cells["predicate_modifier"] = "Not" if match.rejected else ""
+    cells["author_label"] = _shown(match.by or "")
     return cells
+
+
+def _shown(text: str) -> str:
+    """Text that is one cell, and no formula for a spreadsheet."""
+    return _FORMULA.sub(r" \g<0>", _CONTROL.sub(" ", text).strip())
 
 
 def _metadata(prefixes: dict[str, str], set_id: str) -> Iterator[str]:
@@ -186,7 +200,7 @@ def _table_of(matches: Any) -> pa.Table:
         raise ConfigError("exact matches are the best alone; match with top=1 (--top 1)")
     columns = {
         name: (table[name] if name in table.column_names else pa.nulls(len(table))).cast(kind)
-        for name, kind in zip(Match._fields, [pa.string()] * 4 + [pa.float64()], strict=True)
+        for name, kind in zip(Match._fields, _KINDS, strict=True)
     }
     sure = columns["confidence"]
     possible = pc.and_(pc.greater_equal(sure, 0), pc.less_equal(sure, 1))

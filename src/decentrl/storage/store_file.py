@@ -15,13 +15,17 @@ from decentrl.errors import BundleError
 from decentrl.storage.files import sync_folder
 from decentrl.storage.lock import locked_file
 
-FILE, LOCK, VERSION = "store.sqlite", "lock", 1
+FILE, LOCK, VERSION = "store.sqlite", "lock", 2
+_DECISIONS = "decisions (number INTEGER PRIMARY KEY, line BLOB, crc INTEGER)"
 _SCHEMA = f"""
     CREATE TABLE state (content BLOB, crc INTEGER);
     CREATE TABLE additions (number INTEGER PRIMARY KEY, line BLOB, crc INTEGER);
     CREATE TABLE pieces (key INTEGER PRIMARY KEY, content BLOB);
+    CREATE TABLE {_DECISIONS};
     PRAGMA user_version = {VERSION};
 """
+ADD_DECISIONS = f"CREATE TABLE IF NOT EXISTS {_DECISIONS}", f"PRAGMA user_version = {VERSION}"
+"""What makes a file of version 1, which has no decisions, one of this version."""
 UNWRITABLE = {
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
@@ -40,12 +44,14 @@ class State:
     folded: int = 0  # additions up to this number are part of the bundle
     crc: int = 0  # of the last line
     sides: dict[str, list[int]] = field(default_factory=dict)  # the next id, the width of rows
+    decisions: int = 0  # how many there are
+    decisions_crc: int = 0  # of the last one
 
     def __post_init__(self) -> None:
-        numbers = self.folded, self.last, self.next, self.crc
+        numbers = self.folded, self.last, self.next, self.crc, self.decisions, self.decisions_crc
         if not isinstance(self.base, str) or any(type(x) is not int for x in numbers):
             raise ValueError("not the state of a store")
-        if not 0 <= self.folded <= self.last < self.next < 2**42:
+        if not 0 <= self.folded <= self.last < self.next < 2**42 or self.decisions < 0:
             raise ValueError("the numbers of additions are impossible")
         for size, width in self.sides.values():
             if (type(size), type(width)) != (int, int) or min(size, width) < 0:
@@ -58,7 +64,9 @@ class State:
     def follows(self, other: State) -> bool:
         """Whether this may be a later state, or the same: numbers are never given twice."""
         mine, others = ((x.next, -x.last) for x in (self, other))
-        return mine > others or (mine == others and self.crc == other.crc)
+        more = self.decisions > other.decisions
+        kept = (self.decisions, self.decisions_crc) == (other.decisions, other.decisions_crc)
+        return (more or kept) and (mine > others or (mine == others and self.crc == other.crc))
 
 
 def connect(address: str) -> sqlite3.Connection:
@@ -78,8 +86,10 @@ def tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 
 @cache
-def our_tables() -> list[tuple[str, ...]]:
+def our_tables(version: int = VERSION) -> list[tuple[str, ...]]:
     with closing(empty(":memory:", "")) as connection:
+        if version == 1:
+            connection.execute("DROP TABLE decisions")
         return tables(connection)
 
 

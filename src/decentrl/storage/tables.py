@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -43,13 +44,28 @@ def read_labels(
         if len(table) > total:
             raise ValueError("more labels than there is anything about")
 
-    table = _read(file, 64 * total, check)
-    rows = {name: table.filter(pc.equal(table["vocabulary"], name)) for name in names}
-    for name, labels in rows.items() if distinct else ():
-        if len(labels["label"].unique()) != len(labels):
+    table = _read(file, 64 * total, check, ["vocabulary"])
+    parts = _by_vocabulary(table, names)
+    for name, labels in parts.items() if distinct else ():
+        if len(labels.unique()) != len(labels):
             raise file.damaged(f"a label of {name} occurs twice")
-    found = {name: x["label"].combine_chunks() for name, x in rows.items()}
+    found = {name: labels.combine_chunks() for name, labels in parts.items()}
     return {name: Vocabulary.from_arrow(x, str(file.path)) for name, x in found.items()}
+
+
+def _by_vocabulary(table: pa.Table, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    """The labels of each vocabulary; not copied where they stand together, as a run writes them."""
+    chunks = table["vocabulary"].chunks
+    known = chunks[0].dictionary.to_pylist() if chunks else []
+    codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(x.indices) for x in chunks)])
+    found = {}
+    for name in names:
+        own = codes == (known.index(name) if name in known else -1)
+        first, count = int(own.argmax()) if len(own) else 0, int(np.count_nonzero(own))
+        together = bool(own[first : first + count].all())
+        labels = table["label"]
+        found[name] = labels.slice(first, count) if together else labels.filter(pa.array(own))
+    return found
 
 
 def write_described(graphs: Mapping[str, KnowledgeGraph], folder: Path) -> None:
@@ -87,17 +103,23 @@ def read_described(
     return found
 
 
-def _read(file: CheckedFile, most: int, check: Callable[[pa.Table], None]) -> pa.Table:
-    """The table in a file if it is not larger than so many bytes and passes a check."""
+def _read(
+    file: CheckedFile, most: int, check: Callable[[pa.Table], None], coded: Sequence[str] = ()
+) -> pa.Table:
+    """The table in a file if it is not larger than so many bytes and passes a check.
+
+    Args:
+        coded: columns of few values, each of which is kept once.
+    """
     try:
-        parquet = pq.ParquetFile(pa.BufferReader(file.content()))
+        parquet = pq.ParquetFile(pa.BufferReader(file.content()), read_dictionary=list(coded))
         parts, size = [], 0
         for part in parquet.iter_batches(2**16):  # few bytes may stand for many
             parts.append(part)
             size += part.nbytes
             if size > most:
                 raise ValueError("far more rows than there is anything about")
-        table = pa.Table.from_batches(parts, parquet.schema_arrow)
+        table = pa.Table.from_batches(parts, parquet.schema_arrow).unify_dictionaries()
         check(table)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise file.damaged(error) from error

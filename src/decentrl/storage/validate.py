@@ -61,7 +61,8 @@ def check_labels(table: pa.Table, names: tuple[str, ...]) -> None:
     """A :class:`ValueError` unless a table has labels of vocabularies: text, and none missing."""
     import pyarrow as pa
 
-    if table.schema != pa.schema([("vocabulary", pa.string()), ("label", pa.string())]):
+    coded = pa.dictionary(pa.int32(), pa.string())
+    if table.schema != pa.schema([("vocabulary", coded), ("label", pa.string())]):
         raise ValueError("its columns are not those of labels")
     table.validate(full=True)
     if any(column.null_count for column in table.columns):
@@ -135,18 +136,18 @@ def check_ids(name: str, array: Any, sizes: Any) -> None:
         raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not so many columns of ids")
     if not len(array):
         return
-    low, high = _over_rows(np.minimum, array), _over_rows(np.maximum, array)
-    if ((low < 0) | (high >= np.array(sizes))).any():
+    highest = _highest(array.view(np.uint64))  # a number below 0 is a huge one there
+    if (highest >= np.array(sizes, np.uint64)).any():
         raise ValueError(f"{name} has an id that is none")
 
 
-def _over_rows(smaller: np.ufunc, array: Any) -> Any:
-    """The least or largest number of each of a few columns; long rows are several times as fast."""
+def _highest(array: Any) -> Any:
+    """The largest number of each of a few columns; long rows are several times as fast."""
     columns, whole = array.shape[1], len(array) - len(array) % 256
     if whole:
-        wide = smaller.reduce(array[:whole].reshape(-1, 256 * columns), axis=0)
+        wide = np.maximum.reduce(array[:whole].reshape(-1, 256 * columns), axis=0)
         array = np.concatenate((wide.reshape(256, columns), array[whole:]))
-    return smaller.reduce(array, axis=0)
+    return np.maximum.reduce(array, axis=0)
 
 
 def check_rows(

@@ -83,6 +83,7 @@ class TrainingContext:
     resume: bool = False
     on_epoch: Callable[[Row], None] | None = None
     warm: Mapping[str, Tensor] | None = None  # weights to start from, instead of random ones
+    rejected: Ids = field(default_factory=NO_LINKS.copy)  # pairs that self-training never takes
     history: list[Row] = field(default_factory=list)
 
     @cached_property
@@ -94,6 +95,12 @@ class TrainingContext:
     def structures(self) -> dict[str, Structures]:
         """What views read of the ``known`` graph and of the one there is ``now``."""
         return self.structures_of(self.known.links)
+
+    def not_rejected(self, links: Ids) -> Ids:
+        """Those of some links that are not among the rejected pairs."""
+        size = self.known.n_entities
+        keys, gone = (x[:, 0] * size + x[:, 1] for x in (links, self.rejected))
+        return np.asarray(links[~np.isin(keys, gone)])
 
     def structures_of(self, links: Ids) -> dict[str, Structures]:
         """The same, with given links."""
@@ -154,7 +161,8 @@ class Pass:
         pool = self.unlinked(context.seen)
         vectors = self.vectors("known")
         seed = _mixed(context.config.seed, self.round + 1)
-        self.found = found_links(vectors, pool, settings.mass, context.config.matching, seed)
+        found = found_links(vectors, pool, settings.mass, context.config.matching, seed)
+        self.found = context.not_rejected(found)
         self.round += 1
         torch.manual_seed(seed)
         self._train(settings.epochs)
@@ -259,7 +267,7 @@ def fit_alignment(context: TrainingContext, valid: Ids) -> Fitted:
     chosen, confidence, started = context.config.self_training.rounds, None, NO_LINKS
     state = None
     if not len(first.links):
-        first.found = started = _links_by_names(context)
+        first.found = started = context.not_rejected(_links_by_names(context))
         chosen = max(chosen, LEAST_ROUNDS)
     if not len(valid):
         first.start()

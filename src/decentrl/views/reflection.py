@@ -137,7 +137,7 @@ class ReflectionObjective(LinkObjective):
         vectors: Tensor = self.model.encoder(self.structure, ids)
         linked, others = ids[: 2 * len(batch)], ids[2 * len(batch) :]
         left, right = vectors[: len(batch)], vectors[len(batch) : 2 * len(batch)]
-        own = (linked.view(2, -1, 1) == others).any(0)
+        own = _equal(linked.view(2, -1), others, len(self.structure.seen))
         loss = hard_sample_loss(left, right, vectors[2 * len(batch) :], own, self.config.loss.scale)
         settings = self.config.distillation
         if self.model.distillation is not None:
@@ -147,6 +147,21 @@ class ReflectionObjective(LinkObjective):
             )
             loss = loss + settings.weight * taught / len(linked)
         return loss
+
+
+def _equal(pairs: Tensor, others: Tensor, n: int) -> Tensor:
+    """Which of the distinct ``others``, int64[m], is an end of pair i, int64[2, b]: bool[b, m].
+
+    Args:
+        n: all ids are below it.
+    """
+    place = others.new_full((n,), -1)
+    place[others] = torch.arange(len(others), device=others.device)
+    found = torch.zeros(pairs.shape[1], len(others), dtype=torch.bool, device=others.device)
+    for ends in place[pairs]:
+        there = ends >= 0
+        found[there.nonzero()[:, 0], ends[there]] = True
+    return found
 
 
 def mean_length(vectors: Tensor) -> Tensor:

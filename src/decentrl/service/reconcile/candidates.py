@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,15 +141,15 @@ class Reconciler:
             return None
         other = self._run.model.growing.sides[OTHER[side]]
         place = int(other.entities.find_all([label])[0])
-        links: dict[int, int] = self._run.keep(f"links to {side}", lambda: self._links_to(side))
+        make = partial(self._links_to, side)
+        links: dict[int, int] = self._run.keep(f"links to {side}", make, version=True)
         return links.get(place)
 
     def _links_to(self, side: str) -> dict[int, int]:
-        learned = self._run.model.learned
-        pairs = [learned.task.train, learned.task.valid]
-        if learned.settled is not None:
-            pairs.insert(0, learned.settled.pairs)
-        rows = np.concatenate(pairs)
+        model = self._run.model
+        rows = model.known_links()
+        if model.learned.settled is not None:
+            rows = np.concatenate((model.learned.settled.pairs, rows))
         rows = rows if side == "right" else rows[:, ::-1]
         return dict(rows.tolist())
 
