@@ -155,6 +155,7 @@ def test_a_question_and_its_paths(seen: Watched) -> None:
     expect(first.locator(".match-name")).to_have_text(best)
     paths = seen.get("v1/runs/people/explain/answer", **question, tail=best)["paths"]
     expect(first.locator(".path")).to_have_count(len(paths))
+    assert {paths[0]["steps"][0][f"{end}_name"] for end in ("head", "tail")} >= {"person 1"}
     steps = sum(len(path["steps"]) for path in paths)
     expect(first.locator("path.edge")).to_have_count(steps)
     expect(first.locator("path.tip")).to_have_count(steps)
