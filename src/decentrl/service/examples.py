@@ -116,7 +116,24 @@ EXPLAIN_MATCH = _example(
     }
 )
 EXPLAIN_ANSWER = _example(
-    {"paths": [{"steps": [], "share": 0.6, "text": "Berlin –in country→ Germany"}]}
+    {
+        "paths": [
+            {
+                "steps": [
+                    {
+                        "head": "Berlin",
+                        "relation": "in country",
+                        "tail": "Germany",
+                        "forwards": True,
+                        "head_name": "Berlin",
+                        "tail_name": "Germany",
+                    }
+                ],
+                "share": 0.6,
+                "text": "Berlin –in country→ Germany",
+            }
+        ]
+    }
 )
 PREDICTIONS = _example(
     {
