@@ -165,7 +165,7 @@ def test_a_frontier_is_what_questions_are_answered_by() -> None:
 
 
 def test_members_average_their_log_probabilities() -> None:
-    made = scorer("model.members=2")
+    made = scorer("model.members=2", "model.layers=3")
     graph, asked = made.read(TRIPLES, TRIPLES, CPU), (torch.arange(8), torch.arange(8) % (2 * R))
     assert len(made.more) == 1
     both = [net(graph, *asked).log_softmax(1) for net in (made.network, made.more[0])]
@@ -173,7 +173,7 @@ def test_members_average_their_log_probabilities() -> None:
     torch.testing.assert_close(made.scores(graph, *asked), (both[0] + both[1]) / 2)
     some = 0
     for triple in TRIPLES.tolist():
-        alone = scorer().reasons(graph, *triple, 999)
+        alone = scorer("model.layers=3").reasons(graph, *triple, 999)
         found = {path.edges: path.share for path in made.reasons(graph, *triple, 999)}
         assert {path.edges for path in alone} <= set(found)
         assert all(found[path.edges] >= path.share / 2 - 1e-6 for path in alone)
