@@ -161,7 +161,7 @@ def complete(
         str,
         Option(
             help="A ready set of settings.",
-            show_default=f"{SMALL_PRESET}; above 50,000 triples {DEFAULT_PRESET}, or "
+            show_default=f"{SMALL_PRESET}; above 20,000 triples {DEFAULT_PRESET}, or "
             f"{OPEN_PRESET} with --open-world",
         ),
     ] = "",
