@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from decentrl.data.coded import CodedColumns
 from decentrl.data.delimited import Pieces, lines_before, plain_line_ends
@@ -91,6 +92,7 @@ def _read_parquet(file: Path, kind: str, reading: Reading) -> Table | None:
             # A label of a page may be there once and in its rows many times.
             packed = pq.ParquetFile(file, read_dictionary=schema.names)
             for batch in packed.iter_batches(_ROWS, columns=given, use_threads=False):
+                limit.check(sum(map(_text_size, batch.columns)))
                 rows = pa.Table.from_batches([batch])
                 with lines_before(done):
                     found = [
@@ -104,6 +106,15 @@ def _read_parquet(file: Path, kind: str, reading: Reading) -> Table | None:
     except (pa.ArrowException, OSError):
         return None  # the reader of whole files says what is wrong
     return replace(place, columns=columns.columns())
+
+
+def _text_size(column: pa.Array) -> int:
+    """Bytes of the labels of a column of a dictionary, one for each row."""
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or pa.types.is_integer(kind.value_type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary)
+    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
 
 
 _READERS = {

@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.config.memory import score_budget
 from decentrl.evaluation.metrics import summary
 from decentrl.evaluation.ranks import Ranks, rank, rank_pairs
 from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.matchers import FIELD, apply_matcher, field_matcher
-from decentrl.matching.similarity import DEFAULT_BUDGET, Scores, dot_products, empty_matrix
+from decentrl.matching.similarity import Scores, dot_products, empty_matrix
 from decentrl.matching.sparse import LARGE_KEEP, SparseScores
 
 DIRECTIONS = ("left-right", "right-left")
@@ -33,7 +34,7 @@ def evaluate_links(
     *,
     unknown: Tensor | None = None,
     candidates: tuple[str, ...] = ("test", "all"),
-    budget: int = DEFAULT_BUDGET,
+    budget: int | None = None,
     on_test: OnTest | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Ranks]]:
     """Rank the two ends of links among each other and among all entities of the other side.
@@ -53,7 +54,7 @@ def evaluate_links(
     if len(links) * max(len(left), len(right)) > MOST_RANKED:
         found = _rank_nearest(*given, on_test)
     else:
-        found = _rank_all(*given, budget, on_test)
+        found = _rank_all(*given, score_budget() if budget is None else budget, on_test)
     subsets = {"all": torch.ones(len(links), dtype=torch.bool)}
     if unknown is not None:
         subsets |= {"known": ~unknown.cpu(), "unknown": unknown.cpu()}
@@ -131,7 +132,7 @@ def rank_apart(
     ends: Sequence[Tensor],
     views: Mapping[str, slice],
     config: MatchingConfig,
-    budget: int = DEFAULT_BUDGET,
+    budget: int | None = None,
 ) -> list[dict[str, Any]]:
     """Metrics of links by some columns of their vectors alone, left to right among each other.
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-DEFAULT_BUDGET = 1 << 30
-"""Bytes that a matrix of similarities may take before it is recomputed block by block."""
+from decentrl.config.memory import score_budget
+
 _LOWEST = 80.0  # exp(-80) is still a normal float32
 _BLOCK = 1024, 4096  # rows and columns of a product that are made at once
 _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on that of threads
@@ -37,7 +37,7 @@ class Scores:
 
     left: Tensor  # [n, d], of length 1 for cosines
     right: Tensor  # [m, d]
-    budget: int = DEFAULT_BUDGET  # bytes that similarities may take at once
+    budget: int = field(default_factory=score_budget)  # bytes that similarities may take at once
     scale: float = 1.0
     row: Tensor | None = None
     column: Tensor | None = None
@@ -45,8 +45,9 @@ class Scores:
     balance: float = 1.0  # of a blend: the weight of Sinkhorn in its terms
 
     @classmethod
-    def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
-        """Cosine similarity of vectors of length 1."""
+    def cosine(cls, left: Tensor, right: Tensor, budget: int | None = None) -> Scores:
+        """Cosine similarity of vectors of length 1; by default within the budget of the job."""
+        budget = score_budget() if budget is None else budget
         kept = None
         if len(left) * len(right) * left.element_size() <= budget:
             kept = dot_products(left, right, empty_matrix(len(left), len(right), left))
