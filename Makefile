@@ -52,6 +52,15 @@ $(VENV)-docs/.installed: tools/docs-requirements.txt | $(VENV)/bin/python
 	> $$($(VENV)-docs/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beside.pth
 	touch $@
 
+# In a place of its own, too. Nothing is uploaded.
+package:
+	$(PYTHON) -m venv $(VENV)-package
+	$(VENV)-package/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	$(VENV)-package/bin/python -m build --outdir dist . > build-package.log 2>&1 || { cat build-package.log; exit 1; }
+	rm -f build-package.log
+	$(VENV)-package/bin/twine check --strict dist/*
+
 # With --strict, as pip-audit takes a package it cannot ask about for a good one. In a place of its own,
 # as it brings other packages with it.
 audit:
@@ -81,4 +90,4 @@ endif
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-sssom $(VENV)-docs build dist runs src/*.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-sssom $(VENV)-docs $(VENV)-package build dist runs src/*.egg-info

@@ -36,9 +36,7 @@ def main() -> None:
         left, right = (
             torch.nn.functional.normalize(torch.as_tensor(part.vectors)) for part in some
         )
-        rows, _ = evaluate_links(
-            left, right, test, aligner.config.matching, candidates=("test",)
-        )
+        rows, _ = evaluate_links(left, right, test, aligner.config.matching, candidates=("test",))
         found = {x["matcher"]: x["hits@1"] for x in rows if x["direction"] == "left-right"}
         cells = " | ".join(f"{found[x]:.4f}" for x in ("cosine", "csls", "sinkhorn"))
         print(f"| {dim:,} | {4e-6 * dim * count:.1f} | {cells} | {took:.1f} |", flush=True)

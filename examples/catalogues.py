@@ -24,11 +24,15 @@ PRODUCTS, SHARED, LATER = 400, 300, 5
 
 def main() -> None:
     draw = random.Random(7)
-    models = draw.sample([(b, k, n) for b in BRANDS for k in KINDS for n in range(10, 90)], PRODUCTS)
+    models = draw.sample(
+        [(b, k, n) for b in BRANDS for k in KINDS for n in range(10, 90)], PRODUCTS
+    )
     ours = [f"{brand} {number} {kind}" for brand, kind, number in models]
     # Two products in five have a number of the shop's own.
     own = [n if draw.random() < 0.6 else draw.randrange(100, 900) for *_, n in models]
-    theirs = [f"{KINDS[k].title()} {b.upper()}-{n}" for (b, k, _), n in zip(models, own, strict=True)]
+    theirs = [
+        f"{KINDS[k].title()} {b.upper()}-{n}" for (b, k, _), n in zip(models, own, strict=True)
+    ]
     left, right = [], []
     for i, (brand, kind, _) in enumerate(models):
         colour, material = draw.choice(list(COLOURS)), draw.choice(list(MATERIALS))
@@ -36,13 +40,14 @@ def main() -> None:
         left += [(ours[i], "brand", brand), (ours[i], "kind", kind), (ours[i], "colour", colour)]
         left += [(ours[i], "material", material), (ours[i], "goes with", ours[goes])]
         right += [(theirs[i], "manufacturer", f"{brand} Ltd"), (theirs[i], "group", KINDS[kind])]
-        right += [(theirs[i], "couleur", COLOURS[colour]), (theirs[i], "made of", MATERIALS[material])]
+        right += [
+            (theirs[i], "couleur", COLOURS[colour]),
+            (theirs[i], "made of", MATERIALS[material]),
+        ]
         right += [(theirs[i], "fits", theirs[goes])]
-    only_right = set(theirs[: PRODUCTS - SHARED])
-    only_left, later = set(ours[SHARED:]), set(theirs[SHARED - LATER : SHARED])
+    later = set(theirs[SHARED - LATER : SHARED])
     left = [row for row in left if not {row[0], row[2]} & set(ours[: PRODUCTS - SHARED])]
     right = [row for row in right if not {row[0], row[2]} & set(theirs[SHARED:])]
-    assert only_right and only_left
     known = [(ours[i], theirs[i]) for i in range(PRODUCTS - SHARED, SHARED - LATER)]
     write("ours.csv", ("product", "relation", "value"), left)
     arriving = [row for row in right if row[0] in later]

@@ -609,10 +609,11 @@ def test_new_entities_ask_and_answer_at_once_and_leave_no_trace(
     assert set(table["right"].to_pylist()) == set(asked) - set(taken)
     # All together, the new one as well: almost the same. One alone is asked by the potentials of
     # before, when matches that have settled since were candidates; that is a part of these graphs.
+    near = 0.1 if len(taken) else 0.05
     full = aligner.match(matcher=matcher, top=100).to_pylist()
     scores = {row["right"]: row["score"] for row in full if row["left"] == "new"}
     for row in table.to_pylist():
-        assert row["score"] == pytest.approx(scores[row["right"]], abs=0.1)
+        assert row["score"] == pytest.approx(scores[row["right"]], abs=near)
     aligner.undo()
     again = aligner.match(asked, side="right", **options)
     assert again["score"].to_pylist() == pytest.approx(before["score"].to_pylist(), abs=1e-5)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "research").rglob("*.md")),
 ]

@@ -199,6 +199,28 @@ def test_a_frontier_of_some_learns_more_than_counting_knows(task: GraphTask) -> 
     assert made.evaluate().rows[0]["mrr"] > made.frequency()["mrr"] + 0.1
 
 
+def test_members_are_trained_each_alone(task: GraphTask, fitted: Predictor, tmp_path: Path) -> None:
+    """The first is what it would be without the others; a killed training goes on."""
+
+    def stop(row: dict[str, Any]) -> None:
+        if (row["stage"], row["epoch"]) == ("2", 2):
+            raise KeyboardInterrupt
+
+    often = ("model.members=2", "training.checkpoint_every=0")
+    both = make(*often).fit(task)
+    assert [row["stage"] for row in both.history] == ["1"] * 4 + ["2"] * 4
+    found = weights(both)
+    for name, tensor in weights(fitted).items():
+        assert torch.equal(found[name], tensor), name
+        assert not torch.equal(found[name.replace("network", "more.0")], tensor), name
+    with pytest.raises(KeyboardInterrupt):
+        make(*often).fit(task, run=tmp_path, on_epoch=stop)
+    same(make(*often).fit(task, run=tmp_path, resume=True), both)
+    both.save(tmp_path / "run")
+    loaded = Predictor.load(tmp_path / "run", "cpu")
+    assert loaded.evaluate().rows == both.evaluate().rows
+
+
 # Keeping
 
 

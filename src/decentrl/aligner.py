@@ -30,14 +30,12 @@ from decentrl.growth.matching_model import Assign
 from decentrl.growth.pair_explanation import STRUCTURE, PairExplanation
 from decentrl.growth.rehearsal import learn_newcomers
 from decentrl.growth.reviewing_model import ReviewingModel
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.confidence import Confidence
 from decentrl.matching.matchers import field_matcher
-from decentrl.matching.matches import (
-    KEPT,
-    best_pairs,
-)
+from decentrl.matching.matches import KEPT, best_pairs
 from decentrl.matching.similarity import Scores
-from decentrl.matching.sparse import SparseScores, top_pairs
+from decentrl.matching.sparse import LARGE_KEEP, SparseScores, top_pairs
 from decentrl.nn.running import cuda_devices
 from decentrl.training.fitting import (
     NO_LINKS,
@@ -237,9 +235,12 @@ class Aligner(ReviewingModel):
         if not len(test):
             raise InputError("there are no test links", remedy="give some")
 
-        def remember(scores: Scores) -> None:
+        def remember(scores: Scores | SparseScores) -> None:
             name = f"tested by {field_matcher(self.config.matching.matcher)}"
-            self._once(name, lambda: top_pairs(scores, 1))
+            if isinstance(scores, SparseScores):
+                self._once(name, lambda: scores.nearest(1))
+            else:
+                self._once(name, lambda: top_pairs(scores, 1))
 
         rows, ranks = evaluate_links(
             self.vectors("left"),
@@ -277,6 +278,8 @@ class Aligner(ReviewingModel):
             left, right = self.vectors("left"), self.vectors("right")
             links = torch.from_numpy(task.test).to(left.device)
             cosine = Scores.cosine(left[links[:, 0]], right[links[:, 1]])
+            if cosine.kept is None and not config.keep:
+                return best_pairs(nearest_pairs(cosine, LARGE_KEEP), matcher, config)[0]
             return best_pairs(cosine, matcher, config, KEPT if config.keep else 1)[0]
 
         pairs = self._once(f"tested by {matcher}", make)

@@ -126,7 +126,7 @@ class Predictor(GrowingModel[PredictionState]):
             epochs = sum(stage.training.epochs for stage in stages)
             with progress_bar(epochs, progress=progress, on_epoch=on_epoch) as shown:
                 where = None if run is None else Path(run)
-                history = train_stages(stages, splits, self.config.seed, where, resume, shown)
+                history = train_stages(stages, splits, where, resume, shown)
             model.settle(splits.train, view, splits.known_valid)
         self._swap(PredictionState.from_model(self.config, self.device, task, model))
         self.history = history

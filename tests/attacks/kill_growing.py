@@ -5,11 +5,11 @@ A script of its own, because it forks. Usage:
     python kill_growing.py kill|copy RUN FOLDER TIMES TRIPLES.tsv
 
 ``kill``: each child opens the run in FOLDER for adding, goes on where the log ends, and
-acknowledges every addition through a pipe; every seventh is followed by compacting, every 21st by a
-refresh. It is killed by SIGKILL at a random moment. ``copy``: the run is copied while a child adds,
-in turn as it lies there, which may give a copy that is refused, and under the lock of writers. The
-JSON on stdout has how often that was done, how many acknowledged additions were lost, and what else
-was wrong.
+acknowledges every addition through a pipe; every fifth is a link, every seventh is followed by
+compacting, every 21st by a refresh. It is killed by SIGKILL at a random moment. ``copy``: the run
+is copied while a child adds, in turn as it lies there, which may give a copy that is refused, and
+under the lock of writers. The JSON on stdout has how often that was done, how many acknowledged
+additions were lost, and what else was wrong.
 """
 
 from __future__ import annotations
@@ -32,19 +32,31 @@ import torch
 from decentrl.aligner import Aligner
 from decentrl.errors import BundleError, DecentRLError
 
-COMPACT, REFRESH = 7, 21
+LINK, COMPACT, REFRESH = 5, 7, 21
 State = dict[str, torch.Tensor]
 
 
 def stream(file: Path) -> list[list[tuple[str, ...]]]:
-    """Additions: each of one to three triples."""
+    """Additions: each of one to three triples, or a left entity that is to be linked."""
     rows = [tuple(line.split("\t")) for line in file.read_text("utf-8").splitlines()]
     chance, parts = random.Random(1), []
     while rows:
         size = chance.randint(1, 3)
         parts.append(rows[:size])
         rows = rows[size:]
+        if len(parts) % LINK == LINK - 1:
+            parts.append([parts[-1][0][:1]])
     return parts
+
+
+def add(aligner: Aligner, part: list[tuple[str, ...]], number: int) -> None:
+    source = f"part {number}"
+    if len(part[0]) == 1:
+        rights = aligner.task.right.entities
+        right = rights[number % len(rights)]
+        aligner.add(links=[(part[0][0], right)], source=source)
+    else:
+        aligner.add(part, side="left", source=source)
 
 
 def fold(aligner: Aligner) -> None:
@@ -62,7 +74,7 @@ def add_all(run: Path, parts: list[Any], acknowledge: Any) -> None:
         fold(aligner)
         done = len(aligner.log())
         for number, part in enumerate(parts[done:], start=done + 1):
-            aligner.add(part, side="left", source=f"part {number}")
+            add(aligner, part, number)
             acknowledge(number)
             fold(aligner)
 
@@ -72,7 +84,7 @@ def add_one_by_one(run: Path, parts: list[Any], acknowledge: Any) -> None:
     number = 0
     while number < len(parts):
         with suppress(BundleError), Aligner.load(run, device="cpu", durable=True) as aligner:
-            aligner.add(parts[number], side="left", source=f"part {number + 1}")
+            add(aligner, parts[number], number + 1)
             number += 1
             acknowledge(number)
             fold(aligner)
@@ -97,7 +109,8 @@ def child(work: Any, run: Path, parts: list[Any]) -> tuple[int, int]:
 
 def vectors(aligner: Aligner) -> State:
     side = aligner.growing.sides["left"]
-    return dict(zip(side.entities, side.vectors.clone(), strict=True))
+    found = dict(zip(side.entities, side.vectors.clone(), strict=True))
+    return found | {"known links": torch.from_numpy(aligner.task.train.copy())}
 
 
 def same(found: State, expected: State) -> bool:
@@ -123,7 +136,7 @@ def undisturbed(source: Path, folder: Path, parts: list[Any]) -> list[dict[bool,
     with Aligner.load(plain, device="cpu", durable=True) as aligner:
         for number in range(len(parts) + 1):
             if number:
-                aligner.add(parts[number - 1], side="left", source=f"part {number}")
+                add(aligner, parts[number - 1], number)
             whole.append({False: vectors(aligner)})
             fold(aligner)
             whole[-1][True] = vectors(aligner)

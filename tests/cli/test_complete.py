@@ -111,7 +111,7 @@ def test_the_default_is_paths_where_the_graph_is_small(
     if "--decoder" not in given and "--set" not in given:
         assert f"preset {preset}, for graphs " in " ".join(done.out.split())
     told = " ".join(decentrl("complete", "--help").out.replace("│", " ").split())
-    assert "paths; above 50,000 triples strong, or paper with --open-world" in told
+    assert "paths; above 20,000 triples strong, or paper with --open-world" in told
 
 
 def test_settings_and_seed_reach_the_run(

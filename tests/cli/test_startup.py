@@ -78,3 +78,25 @@ def test_nothing_that_happens_at_the_end_changes_the_exit_code() -> None:
         )  # fmt: skip
         assert done.returncode == ends
         assert "error: no preset 'y'" in done.stderr
+
+
+COMPLETE = "import sys; sys.argv[0] = 'decentrl'\nfrom decentrl.cli import entry\nentry()"
+
+
+def complete(*arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPLETE, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    words = {"_DECENTRL_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    assert complete(COMP_WORDS="decentrl exp", **words).split() == ["explain", "export"]
+    words["COMP_CWORD"] = "2"
+    found = complete(COMP_WORDS="decentrl align --left", **words).split()
+    assert found == ["--left-names", "--left-attributes"]

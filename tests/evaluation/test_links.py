@@ -155,3 +155,20 @@ def test_evaluation_memory_is_bounded_by_the_budget() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 48 * 1024  # kilobytes
+
+
+@pytest.mark.parametrize("candidates", [("test", "all"), ("all",), ("test",)])
+def test_many_links_are_ranked_among_the_nearest(
+    candidates: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = [F.normalize(torch.randn(n, 8, generator=torch.Generator().manual_seed(n)), dim=1)
+             for n in (30, 25)]  # fmt: skip
+    links = torch.stack((torch.arange(20), torch.arange(20)), dim=1)
+    exact = evaluate_links(*sides, links, CONFIG, candidates=candidates)
+    monkeypatch.setattr("decentrl.evaluation.links.MOST_RANKED", 0)
+    seen: list[object] = []
+    found = evaluate_links(*sides, links, CONFIG, candidates=candidates, on_test=seen.append)
+    assert [type(x).__name__ for x in seen] == ["SparseScores"] * ("test" in candidates)
+    for mine, theirs in zip(found[0], exact[0], strict=True):
+        for name, value in theirs.items():
+            assert mine[name] == (pytest.approx(value) if isinstance(value, float) else value)

@@ -185,7 +185,7 @@ def test_graphs_whose_cosines_are_too_many_are_matched_by_the_best_pairs_of_each
         passes.append(k)
         return top_pairs(cosine, k)
 
-    monkeypatch.setattr("decentrl.growth.potentials.top_pairs", counted)
+    monkeypatch.setattr("decentrl.growth.potentials.nearest_pairs", counted)
     asked = matching()
     for side in ("left", "left", "right"):
         found = asked.pairs_together(side, None, matcher, KEPT)

@@ -73,7 +73,11 @@ def test_a_sure_match_is_not_lost_to_a_newcomer_with_the_same_two_neighbours(run
     aligner.growing.learned = replace(aligner.learned, settled=None)
     aligner._derived = {}
     loose = matches(aligner)
-    assert loose[left][1] < before[left][1] - 0.05  # as sure as the newcomer leaves it
+    # As sure as the newcomer leaves it. How much that is depends on how far confidence goes with
+    # the margin, which other ways to learn it change; that no other match moves does not.
+    lost = {name: before[name][1] - loose[name][1] for name in pairs}
+    assert lost.pop(left) > 0.05
+    assert np.median(np.abs([*lost.values()])) < 0.01
 
 
 def test_what_stays_is_kept_in_the_bundle_and_in_a_compaction(run: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from decentrl.matching.confidence import (
     expected_calibration_error,
     fit_confidence,
     linked_share,
+    precise_threshold,
 )
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import SparseScores, sparse_csls, top_pairs
@@ -269,3 +270,40 @@ def test_an_example_may_count_more_than_once() -> None:
     sure = torch.tensor([0.1, 0.9, 0.5, 0.7], dtype=torch.float64)
     expected = choose_threshold(*(x.repeat_interleave(repeated) for x in (sure, right, there)))
     assert choose_threshold(sure, right, there, counts) == expected
+
+
+def wilson(right: float, n: float) -> float:
+    """Lower bound of the share, z = 1.645."""
+    z, share = 1.645, right / n
+    middle = share + z * z / (2 * n)
+    error = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return float((middle - error) / (1 + z * z / n))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9]), st.booleans()), max_size=40),
+    st.floats(0.1, 0.9),
+)
+def test_the_precise_threshold_is_the_lowest_with_enough_precision_for_sure(
+    examples: list[tuple[float, bool]], precision: float
+) -> None:
+    confidence = torch.tensor([x for x, _ in examples], dtype=torch.float64)
+    right = torch.tensor([x for _, x in examples], dtype=torch.bool)
+    found = precise_threshold(confidence, right, precision, torch.ones_like(confidence))
+    enough = [
+        value
+        for value in confidence.unique().tolist()
+        if wilson(int(right[confidence >= value].sum()), int((confidence >= value).sum()))
+        >= precision
+    ]
+    assert found == min(enough, default=1.0)
+
+
+def test_weighty_examples_make_a_precision_less_sure() -> None:
+    confidence, right = torch.linspace(0.9, 0.8, 8), torch.ones(8, dtype=torch.bool)
+    equal = precise_threshold(confidence, right, 0.7, torch.ones(8))
+    assert equal == pytest.approx(0.8)
+    uneven = torch.tensor([100.0, *[1.0] * 7])
+    assert precise_threshold(confidence, right, 0.7, uneven) == 1.0
+    wrong = torch.arange(8) == 0
+    assert precise_threshold(confidence, ~wrong, 0.4, torch.where(wrong, 9.0, 1.0)) == 1.0

@@ -142,3 +142,20 @@ def test_matching_twenty_thousand_entities_keeps_to_its_budget() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 128 * 1024  # kilobytes
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_csls_of_many_scores_in_threads_is_that_of_a_sort(k: int) -> None:
+    left, right = (unit(n, n).float() for n in (2300, 1900))
+    right[1000:1200] = right[:200]  # ties
+    scores = Scores.cosine(left, right)
+    assert scores.kept is not None
+    assert scores.kept.numel() >= 1 << 22
+    before = scores.kept.clone()
+    made = csls(scores, k)
+    assert scores.kept.equal(before)
+    assert made.row is not None
+    assert made.column is not None
+    rows, columns = (before.sort(dim, descending=True).values for dim in (1, 0))
+    torch.testing.assert_close(made.row, -rows[:, :k].mean(1))
+    torch.testing.assert_close(made.column, -columns[:k].mean(0))

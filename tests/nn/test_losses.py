@@ -10,7 +10,13 @@ from torch import Tensor
 
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import RowNorm
-from decentrl.nn.losses import contrastive_alignment_loss, hard_sample_loss, join, joined_dots
+from decentrl.nn.losses import (
+    contrastive_alignment_loss,
+    hard_sample_loss,
+    highest_columns,
+    join,
+    joined_dots,
+)
 
 N, D = 7, 5
 
@@ -241,3 +247,17 @@ def test_join_weighs_every_part_alike() -> None:
     parts = [torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 100.0]])]
     expected = F.normalize(torch.tensor([[0.6, 0.8, 0.0, 1.0]]), dim=-1)
     torch.testing.assert_close(join(parts), expected)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("n", [64, 1024])  # few scores, and as many as in a step
+def test_the_highest_columns_are_those_of_a_sort(n: int, ties: bool) -> None:
+    scores = torch.randn(n, 1100, generator=torch.Generator().manual_seed(0))
+    scores[:, 7] = -torch.inf
+    if ties:
+        scores = scores.round(decimals=1)
+    found = highest_columns(scores, 64)
+    assert found.shape == (n, 64)
+    assert (found.diff(dim=1) > 0).all()
+    expected = scores.sort(1, descending=True).values[:, :64]
+    assert scores.gather(1, found).sort(1, descending=True).values.equal(expected)

@@ -164,6 +164,24 @@ def test_a_frontier_is_what_questions_are_answered_by() -> None:
     torch.testing.assert_close(wide, scorer("model.layers=1").scores(graph, *asked))
 
 
+def test_members_average_their_log_probabilities() -> None:
+    made = scorer("model.members=2", "model.layers=3")
+    graph, asked = made.read(TRIPLES, TRIPLES, CPU), (torch.arange(8), torch.arange(8) % (2 * R))
+    assert len(made.more) == 1
+    both = [net(graph, *asked).log_softmax(1) for net in (made.network, made.more[0])]
+    assert not torch.allclose(*both)
+    torch.testing.assert_close(made.scores(graph, *asked), (both[0] + both[1]) / 2)
+    some = 0
+    for triple in TRIPLES.tolist():
+        alone = scorer("model.layers=3").reasons(graph, *triple, 999)
+        found = {path.edges: path.share for path in made.reasons(graph, *triple, 999)}
+        assert {path.edges for path in alone} <= set(found)
+        assert all(found[path.edges] >= path.share / 2 - 1e-6 for path in alone)
+        assert sum(found.values()) <= 1 + 1e-6
+        some += len(found)
+    assert some
+
+
 def test_paths_of_a_frontier_join_a_question_with_its_answer() -> None:
     made = scorer("model.frontier=2", "model.layers=3")
     graph = made.read(TRIPLES, TRIPLES, CPU)

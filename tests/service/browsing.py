@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,8 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import urlopen
 
 from playwright.sync_api import Browser, Page, Playwright, expect
+
+from benchmarks.serving import Service
 
 SCREENSHOTS = Path(__file__).parents[2] / "scratch" / "screenshots"
 """Git ignores it; CI may keep it."""
@@ -25,41 +23,11 @@ expect.set_options(timeout=WAIT)
 WATCH = """
 window.shifts = []; window.violations = [];
 new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map((e) => ({
-  value: e.value, nodes: e.sources.map((s) => s.node?.className ?? s.node?.nodeName),
+  value: e.hadRecentInput ? 0 : e.value,
+  nodes: e.sources.map((s) => s.node?.className ?? s.node?.nodeName),
 })))).observe({type: "layout-shift", buffered: true});
 addEventListener("securitypolicyviolation", (e) => window.violations.push(e.violatedDirective));
 """
-
-
-@dataclass
-class Service:
-    """A service in a process of its own."""
-
-    address: str
-    token: str
-
-    def get(self, path: str, **parameters: object) -> Any:
-        """What it answers, without a browser."""
-        query = f"?{urlencode(parameters)}" if parameters else ""
-        with urlopen(f"{self.address}{path}{query}", timeout=WAIT / 1000) as answer:
-            return json.load(answer)
-
-
-@contextmanager
-def serving(runs: list[Path], token_file: Path) -> Iterator[Service]:
-    """Serve runs, with writing, at a port that is free."""
-    command = [sys.executable, "-m", "decentrl", "serve", *map(str, runs), "--port", "0"]
-    command += ["--write", "--token-file", str(token_file)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            address = next(word for word in line.split() if word.startswith("http://"))
-            yield Service(address, token_file.read_text().strip())
-        finally:
-            process.terminate()
 
 
 def chromium_of(playwright: Playwright) -> Browser:
@@ -92,6 +60,12 @@ class Watched:
         page.goto(f"{self.service.address}{f'?run={run}' if run else ''}{route}")
         settled(page)
         return page
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """What the service answers, without a browser."""
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        with urlopen(f"{self.service.address}{path}{query}", timeout=WAIT / 1000) as answer:
+            return json.load(answer)
 
     def _asked(self, url: str) -> None:
         if urlsplit(url).netloc != urlsplit(self.service.address).netloc:
@@ -176,7 +150,7 @@ def nameless_controls(page: Page) -> list[str]:
 
 
 def shifted(page: Page) -> float:
-    """How far things have jumped since the page was opened (cumulative layout shift)."""
+    """How far things have jumped by themselves so far (cumulative layout shift)."""
     return float(page.evaluate("window.shifts.reduce((sum, one) => sum + one.value, 0)"))
 
 

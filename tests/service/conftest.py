@@ -5,11 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from benchmarks.serving import Service, served
+from tests.conftest import NO_BROWSER, QUICK
+from tests.service import hostile
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.service.browsing import Watched
 
 TOKEN = "the-token-of-the-tests"
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
@@ -58,3 +66,53 @@ def writing(own_run: Path, token_file: Path) -> Iterator[Service]:
 def writer(writing: Service) -> Iterator[httpx.Client]:
     with client_of(writing) as found:
         yield found
+
+
+# For the explorer in a browser
+
+
+def finished(folder: Path, *arguments: str) -> Path:
+    """A run that a command has left."""
+    from typer.testing import CliRunner
+
+    from decentrl.cli.commands import app
+
+    result = CliRunner().invoke(app, [*arguments, "-o", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="session")
+def towns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over two graphs with hostile labels; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("hostile")
+    return finished(folder / "towns", "align", *hostile.write(folder), *QUICK)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A browser; without one the test is skipped."""
+    pytest.importorskip("playwright", reason=NO_BROWSER)
+    if shutil.which("chromium") is None:
+        pytest.skip(NO_BROWSER)
+    from playwright.sync_api import sync_playwright
+
+    from tests.service.browsing import chromium_of
+
+    with sync_playwright() as playwright:
+        browser = chromium_of(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def seen(chromium: Browser, explored: Service) -> Iterator[Watched]:
+    """Pages that are watched; whatever goes wrong on them fails the test in the end.
+
+    A file of tests says with a fixture ``explored`` what service they are of.
+    """
+    from tests.service.browsing import Watched
+
+    watched = Watched(chromium, explored)
+    yield watched
+    watched.close()

@@ -3,65 +3,37 @@
 from __future__ import annotations
 
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import NO_BROWSER, QUICK
+import decentrl
+from benchmarks.serving import Service, served
+from tests.conftest import NO_BROWSER
+from tests.service import hostile
+from tests.service.conftest import finished
 
-sync_api = pytest.importorskip("playwright.sync_api", reason=NO_BROWSER)
-if shutil.which("chromium") is None:
-    pytest.skip(NO_BROWSER, allow_module_level=True)
+pytest.importorskip("playwright", reason=NO_BROWSER)
 
-from playwright.sync_api import Browser, Page, expect  # noqa: E402
+from playwright.sync_api import Browser, Page, expect
 
-from tests.service import browsing, hostile  # noqa: E402
-from tests.service.browsing import Service, Watched, entity_route, go, settled, shot  # noqa: E402
+from tests.service import browsing
+from tests.service.browsing import Watched, entity_route, go, settled, shot
 
 CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
-def finished(folder: Path, *arguments: str) -> Path:
-    from typer.testing import CliRunner
-
-    from decentrl.cli.commands import app
-
-    result = CliRunner().invoke(app, [*arguments, "-o", str(folder)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return folder
-
-
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, people_file: Path) -> Iterator[Service]:
-    """Serves ``towns``, two graphs with hostile labels, and ``people``, answers by paths."""
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "files").mkdir()
-    towns = finished(folder / "towns", "align", *hostile.write(folder / "files"), *QUICK)
+def explored(
+    tmp_path_factory: pytest.TempPathFactory, towns: Path, people_file: Path
+) -> Iterator[Service]:
+    """Serves ``towns``, and ``people``, answers by paths."""
     few = ("--preset", "paths", "--set", "training.epochs=2", "--device", "cpu")
-    people = finished(folder / "people", "complete", str(people_file), *few)
-    token_file = folder / "token"
-    token_file.write_text("a token of the tests\n".replace(" ", "-"))
-    with browsing.serving([towns, people], token_file) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        browser = browsing.chromium_of(playwright)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def seen(chromium: Browser, service: Service) -> Iterator[Watched]:
-    """Pages that are watched; whatever goes wrong on them fails the test in the end."""
-    watched = Watched(chromium, service)
-    yield watched
-    watched.close()
+    folder = tmp_path_factory.mktemp("paths") / "people"
+    with served(towns, finished(folder, "complete", str(people_file), *few)) as service:
+        yield service
 
 
 def heading(page: Page, text: str | re.Pattern[str]) -> None:
@@ -117,23 +89,23 @@ def test_triples_lead_to_other_entities_and_back(seen: Watched) -> None:
     heading(page, "Plain town 20")
 
 
-def explained(service: Service) -> tuple[str, str]:
+def explained(seen: Watched) -> tuple[str, str]:
     """A left entity with shared neighbours, and its best match."""
     for i in range(15, hostile.SIZE):
         left = hostile.entity("left", i)
-        found = service.get("v1/matches", id=left, side="left")["matches"]
+        found = seen.get("v1/matches", id=left, side="left")["matches"]
         first = next((x for x in found if x["chosen"]), found[0])["id"]
-        if service.get("v1/explain/match", left=left, right=first)["shared"]:
+        if seen.get("v1/explain/match", left=left, right=first)["shared"]:
             return left, first
     raise AssertionError("no entity shares a neighbour with its match")
 
 
 def test_matches_and_the_reasons_drawn(seen: Watched) -> None:
-    left, right = explained(seen.service)
+    left, right = explained(seen)
     page = seen.open(entity_route(left, "left"))
-    found = seen.service.get("v1/matches", id=left, side="left", top=5)["matches"]
+    found = seen.get("v1/matches", id=left, side="left", top=5)["matches"]
     expect(page.locator(".match")).to_have_count(len(found))
-    why = seen.service.get("v1/explain/match", left=left, right=right)
+    why = seen.get("v1/explain/match", left=left, right=right)
     rows = page.locator(".lens-row")
     expect(rows).to_have_count(len(why["shared"]))
     expect(page.locator(".lens path.edge")).to_have_count(3 * len(why["shared"]))
@@ -179,10 +151,11 @@ def test_a_question_and_its_paths(seen: Watched) -> None:
     settled(page)
     first = page.locator(".answer").first
     question = {"head": "person 1", "relation": "citizen of"}
-    best = seen.service.get("v1/runs/people/predictions", **question)["answers"][0]["tail"]
+    best = seen.get("v1/runs/people/predictions", **question)["answers"][0]["tail"]
     expect(first.locator(".match-name")).to_have_text(best)
-    paths = seen.service.get("v1/runs/people/explain/answer", **question, tail=best)["paths"]
+    paths = seen.get("v1/runs/people/explain/answer", **question, tail=best)["paths"]
     expect(first.locator(".path")).to_have_count(len(paths))
+    assert {paths[0]["steps"][0][f"{end}_name"] for end in ("head", "tail")} >= {"person 1"}
     steps = sum(len(path["steps"]) for path in paths)
     expect(first.locator("path.edge")).to_have_count(steps)
     expect(first.locator("path.tip")).to_have_count(steps)
@@ -273,8 +246,6 @@ def test_the_watch_sees_what_must_not_happen(seen: Watched) -> None:
 
 
 def test_files_of_the_page_hold_no_markup_from_outside() -> None:
-    import decentrl
-
     folder = Path(decentrl.__file__).parent / "service" / "page"
     files = {file.name: file.read_text("utf-8") for file in folder.iterdir()}
     for name, text in files.items():

@@ -31,6 +31,12 @@ def additions(client: httpx.Client) -> list[dict[str, Any]]:
     return found
 
 
+def is_added(client: httpx.Client, label: str) -> bool:
+    answer = client.get("/v1/entity", params={"id": label})
+    assert answer.status_code == 200, (answer.text, client.get("/ready").text)
+    return bool(answer.json()["added"])
+
+
 def test_an_addition_is_in_all_answers_and_can_be_taken_back(writer: httpx.Client) -> None:
     before = writer.get("/v1/run").json()["entities"]["left"]
     answer = add(writer)
@@ -137,9 +143,9 @@ def test_what_other_processes_do_is_picked_up(world_run: Path, tmp_path: Path) -
         assert client.get("/v1/entity", params={"id": "Atlantide"}).status_code == 404
         with Aligner.load(run, "cpu", durable=True) as aligner:
             aligner.add(NEW["triples"], side="left")
-            assert client.get("/v1/entity", params={"id": "Atlantide"}).json()["added"]
+            assert is_added(client, "Atlantide")
             aligner.add([("Lémurie", "monnaie", "euro")], side="left")
-            assert client.get("/v1/entity", params={"id": "Lémurie"}).json()["added"]
+            assert is_added(client, "Lémurie")
             aligner.undo()
             assert client.get("/v1/entity", params={"id": "Lémurie"}).status_code == 404
             matches = client.get("/v1/matches", params={"id": "Atlantide"}).json()["matches"]

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decentrl import ConfigError, InputError, ResultTable, write_alignment, write_sssom
+from decentrl._version import __version__
 from decentrl.data.iris import iri_of, label_of, uri_of
 from decentrl.data.readers import read_table
 from decentrl.data.table import LINK
@@ -69,7 +70,7 @@ def test_sssom_holds_matches_and_who_has_none(tmp_path: Path) -> None:
         "license": "https://w3id.org/sssom/license/unspecified",
         "subject_source": "decentrl:left",
         "object_source": "decentrl:right",
-        "mapping_tool_version": "0.1.0",
+        "mapping_tool_version": __version__,
     }
     assert {(x["predicate_id"], x["mapping_tool"]) for x in rows} == {
         ("skos:exactMatch", "decentRL")

@@ -38,7 +38,9 @@ def test_notebooks_were_executed_in_order_and_are_small() -> None:
     assert len(notebooks) == 3
     for file in notebooks:
         assert file.stat().st_size < 100_000
-        cells = [x for x in json.loads(file.read_text("utf-8"))["cells"] if x["cell_type"] == "code"]
+        cells = [
+            x for x in json.loads(file.read_text("utf-8"))["cells"] if x["cell_type"] == "code"
+        ]
         assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
         outputs = [output for cell in cells for output in cell["outputs"]]
         assert outputs

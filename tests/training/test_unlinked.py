@@ -363,13 +363,13 @@ def test_where_all_pairs_are_too_many_the_best_of_each_entity_serve(
 def test_the_fewer_seem_to_have_a_counterpart_the_less_sure_their_matches_are(linked: int) -> None:
     """Of all left entities so many have a counterpart; half of these links are held out.
 
-    What is expected and what is right agree in most draws of the others; with so few entities the
-    estimated share of those with a counterpart is far off in some.
+    What is expected and what is right agree, whichever the others are. Their seeds are not that of
+    the twins, or they would be copies of left entities, which nothing could tell from counterparts.
     """
     valid = np.stack((np.arange(0, linked, 2), SIZE + np.arange(0, linked, 2)), axis=1)
     unlinked = Unlinked.of(SIZE, valid[:0], valid, np.arange(2 * SIZE))
     config, errors = MatchingConfig(temperature=0.05), []
-    for seed in range(6):
+    for seed in range(1, 7):
         random = torch.Generator().manual_seed(seed)
         vectors = noisy_twins(SIZE, 0.7)
         strangers = torch.randn(SIZE - linked, 16, dtype=torch.float64, generator=random)
@@ -378,4 +378,5 @@ def test_the_fewer_seem_to_have_a_counterpart_the_less_sure_their_matches_are(li
         found, features = evidence(*best_pairs(unlinked.cosine(vectors), "blend", config))
         right = found == torch.arange(SIZE)
         errors.append(float(confidence(features).mean() - right.double().mean()))
-    assert abs(np.median(errors)) < 0.1
+    assert abs(np.mean(errors)) < 0.1
+    assert max(map(abs, errors)) < 0.15

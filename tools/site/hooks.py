@@ -61,7 +61,9 @@ def linked_files(start: list[str]) -> list[str]:
                 continue
             found[file] = None
             if (ROOT / file).is_dir():
-                found |= dict.fromkeys(f"{file}/{x.name}" for x in sorted((ROOT / file).glob("*.py")))
+                found |= dict.fromkeys(
+                    f"{file}/{x.name}" for x in sorted((ROOT / file).glob("*.py"))
+                )
             if file.endswith(".md"):
                 waiting.append(file)
     return list(found)

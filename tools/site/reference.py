@@ -62,9 +62,17 @@ def commands() -> str:
     """Every command with its options, as the program has them."""
     from decentrl.cli.commands import app
 
-    parts = ["# All commands", "", "Made of the program, as `--help` is. [How they are used](../cli.md)."]
+    parts = [
+        "# All commands",
+        "",
+        "Made of the program, as `--help` is. [How they are used](../cli.md).",
+    ]
     for name, command in _walk(get_command(app), "decentrl"):
-        arguments = [x for x in command.params if isinstance(x, click.Argument) or not x.opts[0].startswith("-")]
+        arguments = [
+            x
+            for x in command.params
+            if isinstance(x, click.Argument) or not x.opts[0].startswith("-")
+        ]
         options = [x for x in command.params if x not in arguments and "--help" not in x.opts]
         usage = " ".join([name, *(_metavar(x) for x in arguments), "[OPTIONS]" * bool(options)])
         parts += ["", f"## {name}", "", "```", usage.strip(), "```", "", _text(command.help)]
@@ -92,7 +100,9 @@ def _argument(parameter: Any) -> str:
 
 def _option(parameter: Any) -> str:
     names = ", ".join(f"`{x}`" for x in parameter.opts)
-    default = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
+    default = (
+        parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
+    )
     empty = default is None or default in ("", False) or callable(default)
     return f"| {names} | {_cell(parameter.help)} | {'' if empty else f'`{default}`'} |"
 

@@ -24,6 +24,7 @@ from decentrl.cli.options import (
     Json,
     Language,
     Links,
+    Memory,
     Run,
     Side,
     Top,
@@ -66,6 +67,7 @@ def evaluate(
         Option(help="Rank each answer among so many wrong ones, drawn once; 0: all.", min=0),
     ] = 0,
     device: Device = "auto",
+    memory: Memory = "",
     as_json: Json = False,
 ) -> None:
     """Rank the test links or triples of a finished run again, or others, from its bundle alone.
@@ -138,6 +140,7 @@ def match(
         Option("--output", "-o", help="Write to a .tsv, .parquet, .nt, .sssom.tsv or .rdf file."),
     ] = None,
     device: Device = "auto",
+    memory: Memory = "",
     as_json: Json = False,
 ) -> None:
     """The counterparts of some entities, or of all that have no known link.
@@ -190,6 +193,7 @@ def predict(
         Path | None, Option("--output", "-o", help="Write to a .tsv or .parquet file.")
     ] = None,
     device: Device = "auto",
+    memory: Memory = "",
     as_json: Json = False,
 ) -> None:
     """What completes a triple: give two of its parts, the third is asked for.

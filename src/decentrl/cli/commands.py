@@ -46,7 +46,7 @@ app = typer.Typer(
     help="Entity representations for open-world knowledge graphs: align two graphs or complete "
     "one, also when entities arrive after training.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from decentrl.storage.kinds import kind_for
 
 LONG = 90.0
 """Seconds of training that are said before it begins."""
+WORTH_SAYING = 2 * 10**9
+"""Bytes of memory that are."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,8 @@ class Plan:
                 _announce(console, self.sources, task)
                 if larger is not None:
                     print_lines(console, _default_line(chosen, larger))
+                if kind_for(task).two_graphs and self.device != "cuda":
+                    _announce_needs(console, chosen, task, folder)
 
             def on_estimate(seconds: float) -> None:
                 if seconds > LONG:
@@ -225,6 +230,33 @@ def _announce(console: Console, sources: Any, task: Any) -> None:
             f"were held out to test on; --holdout 0 {none}"
         )
     print_lines(console, *lines)
+
+
+def _announce_needs(console: Console, config: Any, task: Any, folder: Path) -> None:
+    """How much memory and disk a large alignment takes, about, and what to do if it is too much."""
+    from decentrl.config.memory import memory
+    from decentrl.training.estimate import needs
+
+    sides = task.left, task.right
+    triples = sum(len(side.triples) for side in sides)
+    found = needs(config, (len(sides[0].entities), len(sides[1].entities)), triples)
+    if found.memory < WORTH_SAYING:
+        return
+    about, there = f"about {found.memory / 1e9:,.1f} GB of memory", memory() / 1e9
+    lines = [f"this takes {about} and {found.disk / 1e9:,.1f} GB of disk"]
+    if found.memory > memory():
+        lines.append(
+            f"{there:,.1f} GB of memory may be used, so it may fail; a smaller one takes less: "
+            "--preset quick, --set propagation.dim=256"
+        )
+    print_lines(console, *lines)
+    place = next(x for x in (folder, *folder.absolute().parents) if x.exists())
+    if found.disk > (free := disk_usage(place).free):
+        raise InputError(
+            f"the run takes about {found.disk / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free",
+            file=folder,
+            remedy="choose another -o, or make room",
+        )
 
 
 def _link_lines(task: Any) -> list[str]:

@@ -19,6 +19,7 @@ from decentrl.cli.options import (
     Header,
     Json,
     Links,
+    Memory,
     Run,
     Separator,
     Triples,
@@ -69,6 +70,7 @@ def add(  # long, as its options and their help are in it
     columns: Columns = "",
     separator: Separator = "",
     device: Device = "auto",
+    memory: Memory = "",
     as_json: Json = False,
 ) -> None:
     """Take new triples and entities into a run, without training; they are kept.
@@ -307,6 +309,7 @@ def compact(
         ),
     ] = False,
     device: Device = "auto",
+    memory: Memory = "",
 ) -> None:
     """Make what was added part of the run's bundle, which then is as quick to load as a new one.
 

@@ -16,6 +16,26 @@ if TYPE_CHECKING:
 Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a finished run.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else on stdout.")]
 Device = Annotated[str, Option(help="auto (CUDA if there is one), cpu or cuda.")]
+
+
+def _set_memory(text: str) -> str:
+    if text:
+        from decentrl.config.memory import set_memory
+
+        set_memory(text)
+    return text
+
+
+Memory = Annotated[
+    str,
+    Option(
+        metavar="SIZE",
+        callback=_set_memory,
+        is_eager=True,
+        expose_value=False,
+        help="Memory to use, like 8GB; default: DECENTRL_MEMORY in GiB, or that of the machine.",
+    ),
+]
 Output = Annotated[Path, Option("--output", "-o", metavar="RUN", help="The run folder.")]
 Resume = Annotated[bool, Option("--resume", help="Go on with the interrupted run of -o.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the run of -o if it exists.")]

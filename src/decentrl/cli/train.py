@@ -13,6 +13,7 @@ from decentrl.cli.options import (
     Device,
     Header,
     Json,
+    Memory,
     Output,
     Overwrite,
     Resume,
@@ -114,6 +115,7 @@ def align(  # long, as its options and their help are in it
     seed: Seed = 0,
     seeds: Seeds = 0,
     device: Device = "auto",
+    memory: Memory = "",
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -161,7 +163,7 @@ def complete(
         str,
         Option(
             help="A ready set of settings.",
-            show_default=f"{SMALL_PRESET}; above 50,000 triples {DEFAULT_PRESET}, or "
+            show_default=f"{SMALL_PRESET}; above 20,000 triples {DEFAULT_PRESET}, or "
             f"{OPEN_PRESET} with --open-world",
         ),
     ] = "",
@@ -176,6 +178,7 @@ def complete(
     seed: Seed = 0,
     seeds: Seeds = 0,
     device: Device = "auto",
+    memory: Memory = "",
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -279,6 +282,7 @@ def refit(
     ] = "",
     share: Annotated[float, Option(help="Share of the epochs of a training from scratch.")] = 0.5,
     device: Device = "auto",
+    memory: Memory = "",
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,

@@ -185,7 +185,7 @@ class MatchingConfig:
     iterations: int = setting(30, "of Sinkhorn and blend", at_least=1, at_most=10_000)
     keep: int = setting(
         0,
-        "nearest entities that `match` keeps of each; 0 keeps all where they fit 1 GiB, else 64",
+        "nearest entities that `match` keeps of each; 0 keeps all where they fit memory, else 64",
         at_least=0,
     )
 

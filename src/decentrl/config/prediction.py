@@ -87,6 +87,10 @@ class PathsSettings(ScorerSettings):
         "entities that a layer goes on from, the most promising of a question; 0 is exact: all",
         at_least=0,
     )
+    members: int = setting(
+        1, "networks that are trained, each alone; their log-probabilities are averaged",
+        at_least=1, at_most=64,
+    )  # fmt: skip
     hide: Literal["auto", "pair", "triple"] = setting(
         "auto",
         "what a batch must not see: the triples asked about, all edges between their entities "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -53,7 +54,7 @@ def read_delimited(
     marks = _marks(data, file, names, kind, reading)
     quoted = marks.quoted and b'"' in data
     if not quoted:
-        data = _plain_line_ends(data, file)
+        data = plain_line_ends(data, file)
     first = _first_cells(data, marks)
 
     def error(problem: str, remedy: str = "") -> InputError:
@@ -84,6 +85,67 @@ def read_delimited(
         return next(islice(records(data, file, marks), row + plan.skip, None))[0]
 
     return Table(file, columns, line_of)
+
+
+class Pieces:
+    """A file without quoted cells, read piece by piece; what the first one shows is true of all."""
+
+    def __init__(self, file: Path, kind: str, reading: Reading) -> None:
+        self.file, self._kind, self._reading = file, kind, reading
+
+    def columns_of(self, data: bytes, lines: int) -> tuple[pa.ChunkedArray, ...] | None:
+        """The columns of whole lines, which come after so many others; None if cells are quoted."""
+        if not lines:
+            data = data.removeprefix(_BOM)
+            self._begin(data)
+        if self._marks.quoted and b'"' in data:
+            return None
+        plan, skip = self._plan, 0 if lines else self._plan.skip
+        with lines_before(lines):
+            found = _fast(data, plan.roles, self._marks.mark, skip)
+            found = found or _slow(data, self.file, plan.roles, self._marks, skip)
+        return tuple(found[[x for x in plan.roles if x].index(name)] for name in plan.names)
+
+    def _begin(self, data: bytes) -> None:
+        self._marks = _marks(data, self.file, TRIPLE, self._kind, self._reading)
+        self._first = _first_cells(data, self._marks)
+        if len(self._first) < len(TRIPLE):
+            _slow(data, self.file, TRIPLE, self._marks)  # names the line and the columns
+
+        def error(problem: str, remedy: str = "") -> InputError:
+            return InputError(problem, file=self.file, line=1, remedy=remedy or None)
+
+        certain = self._marks.mark == ","
+        self._plan = plan_columns(self._first, TRIPLE, self._reading, error, certain=certain)
+
+    def decided(self, columns: tuple[pa.ChunkedArray, ...]) -> Reading | None:
+        """How to read the file again, given its columns, if its first line is no header after all.
+
+        Otherwise None, and notes are written.
+        """
+        plan = self._plan
+        if plan.guess and not confirmed(plan, self._first, columns):
+            return replace(self._reading, header="no")
+        if self._reading.header == "auto" and not plan.skip:
+            plan = replace(plan, note=doubt(columns))
+        for note in filter(None, (self._marks.note, plan.note)):
+            warn_format(f"{self.file}: {note}")
+        return None
+
+    def line_of(self, row: int) -> int:
+        return row + 1 + self._plan.skip
+
+
+@contextmanager
+def lines_before(lines: int) -> Iterator[None]:
+    """Errors about a piece name the line in the file."""
+    try:
+        yield
+    except InputError as error:
+        if error.line is None:
+            raise
+        where = error.line + lines
+        raise InputError(error.problem, file=error.file, line=where, remedy=error.remedy) from None
 
 
 def _marks(data: bytes, file: Path, names: tuple[str, ...], kind: str, reading: Reading) -> Marks:
@@ -178,7 +240,7 @@ def _slow(
 
 def tsv_rows(data: bytes, file: Path) -> list[list[str]]:
     """The cells of each line of a TSV file, unchecked."""
-    data = _plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file)
+    data = plain_line_ends(data.removeprefix(_BOM).rstrip(b"\r\n"), file)
     return [row for _, row in records(data, file, TSV)]
 
 
@@ -217,7 +279,8 @@ def _decode(data: bytes, file: Path) -> str:
         ) from None
 
 
-def _plain_line_ends(data: bytes, file: Path) -> bytes:
+def plain_line_ends(data: bytes, file: Path) -> bytes:
+    """The same with LF at the end of each line; another CR is an error."""
     if b"\r" not in data:
         return data
     data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")

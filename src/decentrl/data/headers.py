@@ -288,4 +288,15 @@ def _alone(cells: list[str], columns: Sequence[pa.ChunkedArray]) -> bool:
     """Whether no cell occurs in its column, nor an end of a triple at the other end."""
     places = [(i, i) for i in range(len(cells))]
     places += [(0, 2), (2, 0)] if len(cells) == len(TRIPLE) else []
-    return not any(pc.any(pc.equal(columns[j], cells[i])).as_py() for i, j in places)
+    return not any(_occurs(cells[i], columns[j]) for i, j in places)
+
+
+def _occurs(cell: str, column: pa.ChunkedArray) -> bool:
+    """Whether a label is in a column, which may be one of codes."""
+    if not pa.types.is_dictionary(column.type):
+        return bool(pc.any(pc.equal(column, cell)).as_py())
+    for chunk in column.chunks:
+        code = pa.scalar(pc.index(chunk.dictionary, cell).as_py(), chunk.indices.type)
+        if code.as_py() >= 0 and pc.index(chunk.indices, code).as_py() >= 0:
+            return True
+    return False

@@ -210,9 +210,15 @@ def distinct_rows(rows: Ids, sizes: tuple[int, ...]) -> Ids:
     """The distinct rows of int64[n, k], in lexicographic order; column j holds ids < sizes[j]."""
     if not len(rows):
         return np.empty((0, len(sizes)), np.int64)
-    keys = np.sort(row_keys(rows, sizes))  # np.unique hashes instead, which is far slower here
-    keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
-    return np.stack(np.unravel_index(keys, sizes), axis=1).astype(np.int64)
+    keys = row_keys(rows, sizes)
+    keys.sort()  # np.unique hashes instead, which is far slower here
+    first = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    keys = keys[first]
+    found = np.empty((len(keys), len(sizes)), np.int64)
+    for column in range(len(sizes) - 1, -1, -1):
+        np.divmod(keys, sizes[column], out=(keys, found[:, column]))
+    return found
 
 
 def row_keys(rows: Ids, sizes: tuple[int, ...]) -> Ids:
@@ -220,7 +226,8 @@ def row_keys(rows: Ids, sizes: tuple[int, ...]) -> Ids:
     assert np.prod(np.array(sizes, np.float64)) < 2.0**62, "too many entities and relations"
     keys = np.zeros(len(rows), np.int64)
     for column, size in zip(rows.T, sizes, strict=True):
-        keys = keys * size + column
+        keys *= size
+        keys += column
     return keys
 
 

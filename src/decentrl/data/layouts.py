@@ -11,10 +11,10 @@
 - entities that come later (FB15K-subject10): ids in ``train``, ``valid``, ``test`` and
   ``auxiliary``, labels in ``entity2id`` and ``relation2id``
 
-each as ``name``, ``name.txt`` or ``name.tsv``, also with ``.gz``. A folder ``open`` inside holds
-what the open world changes. Optional are ``names_1|2`` and ``attributes_1|2`` (of one graph
-``names`` and ``attributes``), and in the DBP15K layout ``translated_names`` of both graphs; these
-call entities as the triples do.
+each as ``name``, ``name.txt`` or ``name.tsv``, also with ``.gz`` or ``.zst``. A folder ``open``
+inside holds what the open world changes. Optional are ``names_1|2`` and ``attributes_1|2`` (of one
+graph ``names`` and ``attributes``), and in the DBP15K layout ``translated_names`` of both graphs;
+these call entities as the triples do.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from decentrl.data.knowledge_graph import NO_TRIPLES, KnowledgeGraph, first_occu
 from decentrl.data.literals import names_of
 from decentrl.data.readers import read_table
 from decentrl.data.table import IDENTIFIER, LINK, NAME, Table, column_ids, row_ids
+from decentrl.data.unpacking import EXTENSIONS
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import InputError
 
@@ -42,7 +43,7 @@ TRANSLATED = "translated_names"
 
 def find_file(folder: Path, *names: str) -> Path | None:
     """The file of one of these names, with any of the usual extensions."""
-    for parts in product(names, ("", ".txt", ".tsv"), ("", ".gz")):
+    for parts in product(names, ("", ".txt", ".tsv"), ("", *EXTENSIONS)):
         file = folder / "".join(parts)
         if file.is_file():
             return file
@@ -90,7 +91,7 @@ def _require(folder: Path, *names: str) -> Path:
         raise InputError(
             f"the file {' or '.join(names)} is missing in this folder",
             file=folder,
-            remedy="add it (.txt, .tsv or no extension, also .gz)",
+            remedy="add it (.txt, .tsv or no extension, also .gz or .zst)",
         )
     return file
 

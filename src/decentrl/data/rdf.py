@@ -56,7 +56,7 @@ def read_rdf(
     """
     if names not in (TRIPLE, LINK, NAME, ATTRIBUTE):
         raise InputError("an RDF file cannot be used here", file=file, remedy="give a TSV file")
-    rows, numbers, literals = _statements(data, file, kind)
+    rows, numbers, literals = read_statements(data, file, kind)
 
     def line_of(row: int) -> int | None:
         """N-Triples and N-Quads have a statement on a line."""
@@ -102,7 +102,7 @@ def resource_table(
     )
 
 
-def _statements(
+def read_statements(
     data: bytes, file: Path, kind: str
 ) -> tuple[list[tuple[str, ...]], list[int], pa.Table]:
     """The rows (head, relation, tail), the number of each statement, and those about literals.

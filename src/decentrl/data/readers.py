@@ -1,16 +1,14 @@
 """Files, and what is in memory, to columns of labels.
 
-Files are TSV, CSV, Parquet, JSON lines, RDF of any syntax or SSSOM, each also gzipped, or a folder
-of them. An error names the file, the line and what to do.
+Files are TSV, CSV, Parquet, JSON lines, RDF of any syntax or SSSOM, each also compressed, or a
+folder of them. An error names the file, the line and what to do.
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import logging
 import os
-import zlib
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -26,7 +24,9 @@ from decentrl.data.limits import Limit
 from decentrl.data.memory import Source, arrow_columns, arrow_places, first_line, read_memory
 from decentrl.data.rdf import read_rdf
 from decentrl.data.sssom import read_sssom
+from decentrl.data.streamed import read_streamed
 from decentrl.data.table import FORMATS, TRIPLE, Table, stem
+from decentrl.data.unpacking import compression, decompressed
 from decentrl.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ def _read_file(file: Path, names: tuple[str, ...], reading: Reading, alone: bool
             file, names, reading.format, lambda one: _read_file(one, names, reading, alone=False)
         )
     kind = format_of(file, reading.format)
+    if (table := read_streamed(file, kind, names, reading)) is not None:
+        return table
     data = read_bytes(file)
     if kind in ("tsv", "csv"):
         return read_delimited(data, file, names, kind, reading)
@@ -93,12 +95,14 @@ def format_of(file: Path, format: str | None = None) -> str:
         problem, remedy = f"unknown format {format!r}", "use one of"
     if name not in FORMATS:
         known = ", ".join(f".{x}" if format is None else x for x in FORMATS if x)
-        raise InputError(problem, file=file, remedy=f"{remedy} {known} (files also with .gz)")
+        raise InputError(
+            problem, file=file, remedy=f"{remedy} {known} (files also with .gz or .zst)"
+        )
     return FORMATS[name]
 
 
 def read_bytes(file: Path) -> bytes:
-    """The content of a file, decompressed if it is gzip."""
+    """The content of a file, decompressed if it is gzip or Zstandard."""
     try:
         with file.open("rb") as stream:
             data = Limit(file).read(stream.read, os.fstat(stream.fileno()).st_size)
@@ -108,22 +112,9 @@ def read_bytes(file: Path) -> bytes:
             IsADirectoryError: ("this is a folder, not a file", "name a file inside it"),
         }.get(type(error), (f"cannot be read ({error.strerror or error})", "check the file"))
         raise InputError(problem, file=file, remedy=remedy) from None
-    # Some servers decompress or rename on the way, so the content decides, not the name.
-    if data[:2] == b"\x1f\x8b":
-        try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                data = Limit(file, len(data)).read(packed.read)
-        except (EOFError, OSError, zlib.error) as error:
-            how = "truncated" if isinstance(error, EOFError) else f"damaged ({error})"
-            raise InputError(
-                f"the gzip file is {how}", file=file, remedy="copy or download it again"
-            ) from None
-    elif file.name.lower().endswith(".gz") and data:
-        raise InputError(
-            "this is not a gzip file in spite of its name",
-            file=file,
-            remedy="remove the .gz from its name, or fetch the file again",
-        )
+    if kind := compression(data, file):
+        packed = decompressed(kind, io.BytesIO(data), file)
+        data = Limit(file, len(data)).read(packed)
     if not data or data.isspace():
         raise InputError("the file is empty", file=file, remedy="give a file with content")
     return data

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from decentrl.data.iris import iri_of_uri
+from decentrl.data.unpacking import without_compression
 from decentrl.data.vocabulary import Ids, Vocabulary, did_you_mean
 from decentrl.errors import InputError, UnknownLabelError
 
@@ -52,10 +53,14 @@ class Table:
         return len(self.columns[0])
 
     @cached_property
-    def encoded(self) -> list[tuple[pa.Array, Ids]]:
-        """For each column its distinct labels and, for each row, the index of its label."""
-        whole = [column.dictionary_encode().combine_chunks() for column in self.columns]
-        return [(x.dictionary, np.asarray(x.indices, np.int64)) for x in whole]
+    def encoded(self) -> list[tuple[pa.Array, npt.NDArray[np.int32]]]:
+        """For each column its distinct labels and, for each row, the index of its label.
+
+        Of a large file both ends of triples share their labels.
+        """
+        coded = [column.dictionary_encode() for column in self.columns]
+        whole = [x.chunk(0) if x.num_chunks == 1 else x.combine_chunks() for x in coded]
+        return [(x.dictionary, np.asarray(x.indices)) for x in whole]
 
     def error(
         self,
@@ -74,8 +79,8 @@ class Table:
 
 
 def stem(file: Path, extension: bool = False) -> str:
-    """The file's name without ``.gz`` and, unless wanted, without the format's extension."""
-    name = file.name[:-3] if file.name.lower().endswith(".gz") else file.name
+    """The file's name without ``.gz`` or ``.zst`` and, unless wanted, the format's extension."""
+    name = without_compression(file.name)
     if extension or Path(name).suffix.lower().lstrip(".") not in FORMATS:
         return name
     return Path(name).stem
@@ -114,13 +119,13 @@ def distinct_labels(tables: Iterable[Table], *columns: int) -> Vocabulary:
 
 def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
     """The rows of a table as ids, int64[n, k]; an unknown label is an error at its line."""
-    found = [
-        _places(labels, vocabulary, table.uris)[codes]
-        for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True)
-    ]
-    ids = np.stack(found, axis=1).astype(np.int64)
-    unknown = ids < 0
-    if unknown.any():
+    ids = np.empty((len(table), len(columns)), np.int64)
+    for i, ((labels, codes), (vocabulary, _)) in enumerate(
+        zip(table.encoded, columns, strict=True)
+    ):
+        ids[:, i] = _places(labels, vocabulary, table.uris)[codes]
+    if len(ids) and ids.min() < 0:
+        unknown = ids < 0
         row = int(np.argmax(unknown.any(axis=1)))
         labels = [column[row].as_py() for column in table.columns]
         i = int(np.argmax(unknown[row]))

@@ -15,6 +15,7 @@ TOLERANCE = 1e-6
 """Two scores are tied if they differ by at most this much of the largest absolute score."""
 CELLS = 2**25
 """Number of scores in memory at a time."""
+_LINKS = 1 << 16  # ranked at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +70,28 @@ def rank_pairs(
     All columns that are not stored share the ranks behind those that are. Arguments as of
     :func:`rank`, where every row is asked for.
     """
-    value = scores.values.cpu()
-    slack = tolerance * value.abs().max().item() if tolerance and len(value) else 0.0
-    offsets, columns, counts = scores.offsets.tolist(), scores.columns.cpu(), []
-    for row, target in zip(rows.tolist(), targets.tolist(), strict=True):
-        part = slice(offsets[row], offsets[row + 1])
-        found = value[part]
-        mine = found[columns[part] == target]
-        if len(mine):
-            above, level = (found > mine + slack).sum(), (found >= mine - slack).sum()
-            counts.append((int(above), int(level - above)))
-        else:
-            counts.append((len(found), scores.shape[1] - len(found)))
-    better, tied = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2).unbind(1)
+    values, columns, offsets = (x.cpu() for x in (scores.values, scores.columns, scores.offsets))
+    rows, targets, width = rows.cpu(), targets.cpu(), max(1, scores.shape[1])
+    slack = tolerance * values.abs().max().item() if tolerance and len(values) else 0.0
+    keys = scores.rows.cpu() * width + columns
+    counts = []
+    for some in torch.split(torch.arange(len(rows)), _LINKS):
+        row, target = rows[some], targets[some]
+        key = row * width + target
+        place = torch.searchsorted(keys, key).clamp(max=max(0, len(keys) - 1))
+        stored = keys[place] == key if len(keys) else torch.zeros(len(row), dtype=torch.bool)
+        mine = values[place].where(stored, -torch.inf) if len(keys) else torch.zeros(len(row))
+        first, own = offsets[row], offsets[row + 1] - offsets[row]
+        link = torch.repeat_interleave(torch.arange(len(row)), own)
+        start = own.cumsum(0) - own
+        found = values[first[link] + torch.arange(len(link)) - start[link]]
+        above, level = (
+            torch.zeros(len(row), dtype=torch.int64).index_add_(0, link, x.long())
+            for x in (found > (mine + slack)[link], found >= (mine - slack)[link])
+        )
+        tied = torch.where(stored, level - above, scores.shape[1] - own)
+        counts.append(torch.stack((above.where(stored, own), tied)))
+    better, tied = torch.cat(counts, 1) if counts else torch.empty(2, 0, dtype=torch.int64)
     return Ranks(better, tied)
 
 

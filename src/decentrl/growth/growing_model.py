@@ -27,7 +27,7 @@ from decentrl.growth.learned import STORE, Learned
 from decentrl.growth.neighbours import Indexes, neighbours_table
 from decentrl.nn.running import pick_device
 from decentrl.storage.addition import Addition
-from decentrl.storage.bundle import bundle_folder, bundle_id, open_bundle, write_bundle
+from decentrl.storage.bundle import bundle_folder, bundle_id, write_bundle
 from decentrl.storage.kinds import KINDS, KindName
 from decentrl.storage.store_file import FILE as STORE_FILE
 from decentrl.training.loop import Row
@@ -397,15 +397,8 @@ class GrowingModel(ABC, Generic[L]):
                 a time can do so, others may load and ask meanwhile. Without it additions are in
                 this process alone.
         """
-        opened, chosen = open_bundle(run, write=durable), pick_device(device)
-        for more in (True, True, True, False):
-            try:
-                growing = cls.learned_type.opened(opened, cls.kind, chosen, durable)
-                break
-            except BundleError:
-                if opened.is_current() or not more:
-                    raise
-                opened = open_bundle(Path(opened), write=durable)  # compacted meanwhile
+        chosen = pick_device(device)
+        growing = cls.learned_type.opened(run, cls.kind, chosen, durable)
         model = cls(growing.learned.config, chosen)
         model._growing = growing
         return model

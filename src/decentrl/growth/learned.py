@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from decentrl.growth.newcomers import Newcomers
 from decentrl.matching.confidence import Confidence
 from decentrl.nn.running import all_finite, cuda_devices
 from decentrl.storage.additions import Store
-from decentrl.storage.bundle import Bundle, Manifest, read_bundle
+from decentrl.storage.bundle import Bundle, Manifest, open_bundle, read_bundle
 from decentrl.storage.card import model_card, quality_of
 from decentrl.storage.kinds import AnyTask, KindName
 from decentrl.storage.mapped import MappedRows, mapped_rows
@@ -180,9 +181,23 @@ class Learned(ABC):
 
     @classmethod
     def opened(
-        cls, opened: Manifest, kind: KindName, device: torch.device, durable: bool
+        cls, run: str | PathLike[str], kind: KindName, device: torch.device, durable: bool
     ) -> Growing:
         """What a run or a bundle holds, with its additions; see :meth:`GrowingModel.load`."""
+        for more in (True, True, True, False):
+            opened = open_bundle(run, write=durable)
+            try:
+                return cls._opened(opened, kind, device, durable)
+            except BundleError:
+                if opened.is_current() or not more:
+                    raise  # else it was compacted meanwhile
+                run = Path(opened)
+        raise AssertionError
+
+    @classmethod
+    def _opened(
+        cls, opened: Manifest, kind: KindName, device: torch.device, durable: bool
+    ) -> Growing:
         bundle = read_bundle(opened, kind)
         if durable:
             must_grow(bundle.config)

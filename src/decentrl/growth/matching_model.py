@@ -269,6 +269,15 @@ class MatchingModel(GrowingModel[AlignmentState]):
         later = (x for addition, x in additions if addition.number > number and x.side == side)
         return [label for growth in later for label in growth.labels]
 
+    def solved_for(self, side: Side) -> AlignmentState:
+        """What was learned, with the potentials that questions about a side need."""
+        self._undecided.solve(side, self.config.matching.matcher)
+        return replace(self.learned, potentials=self._undecided.to_tensors())
+
+    def known_links(self) -> Ids:
+        """The links that are known now, after what was decided: int64[n, 2]."""
+        return self._once("links", lambda: self._decided.links(self._known_links))
+
     def thresholds(self) -> tuple[float, float] | None:
         """The least confidence of a match, and of one of a newcomer, for ``fitted``; None where
         no confidence was learned.

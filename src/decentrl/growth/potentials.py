@@ -18,6 +18,7 @@ from decentrl.growth.decided import among, most_of_one
 from decentrl.growth.found_pairs import Pairs, found_pairs, score_pairs
 from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.matches import KEPT, best_pairs
 from decentrl.matching.potentials import OTHER, Potentials, scale_of
@@ -238,6 +239,11 @@ class Matching:
             term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
         return term
 
+    def solve(self, side: str, matcher: str) -> None:
+        """Find the potentials that single entities of a side are matched with."""
+        if not self._config.keep and matcher != "cosine":
+            self._potentials(side, matcher)
+
     def _potentials(self, side: str, matcher: str) -> Potentials:
         """The potentials of a matcher; the full problem is solved if it was not before."""
         key = matcher, _rows(matcher, side)
@@ -314,7 +320,7 @@ class Matching:
             cosine = cosine if side == "left" else cosine.T
             if self._config.keep or cosine.kept is None:
                 most = max(self._config.keep or LARGE_KEEP, kept)
-                found = best_pairs(top_pairs(cosine, most), matcher, self._config)
+                found = best_pairs(nearest_pairs(cosine, most), matcher, self._config)
                 return mine.numpy(), theirs.numpy(), *found
             scores = apply_matcher(cosine, matcher, self._config)
         return mine.numpy(), theirs.numpy(), *rescore(top_pairs(scores, kept), scores)
@@ -355,7 +361,7 @@ class Matching:
         """The best pairs of the unlinked entities by cosine; found in one pass, then kept."""
         if self._stored is None:
             ends = (self.candidates(which).nonzero()[:, 0] for which in ("left", "right"))
-            self._stored = top_pairs(self._cosine("left", *ends), LARGE_KEEP)
+            self._stored = nearest_pairs(self._cosine("left", *ends), LARGE_KEEP)
         return self._stored if side == "left" else self._stored.T
 
     def _cosine(self, side: str, mine: Tensor, theirs: Tensor) -> Scores:

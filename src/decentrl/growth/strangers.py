@@ -15,6 +15,7 @@ from decentrl.data.literals import Literals
 from decentrl.data.names import Names
 from decentrl.data.vocabulary import Ids
 from decentrl.growth.growing import Growing
+from decentrl.growth.matching_model import MatchingModel
 from decentrl.storage.addition import Addition, Growth
 
 M = TypeVar("M")
@@ -44,6 +45,8 @@ def with_strangers(model: M, side: str, strangers: Sequence[Stranger]) -> tuple[
     other: Any = copy(model)
     other._derived = {}
     other._growing = growing = other.growing.fork()
+    if isinstance(model, MatchingModel):
+        growing.learned = model.solved_for("left" if side == "left" else "right")
     graph = growing.sides[side]
     first = len(graph.entities)
     labels = _labels(len(strangers), graph.entities)

@@ -18,6 +18,8 @@ from decentrl.matching.sparse import SparseScores
 FEATURES = ("score", "margin", "cosine", "preference")
 CAP = 1.0
 """Largest margin and preference, in the unit of a cosine; also their value without a rival."""
+Z = 1.645
+"""Standard deviations below which one in twenty of normally distributed numbers is."""
 PENALTY = 0.1
 """L2 penalty on standardised weights, so that few examples do not give extreme confidences."""
 
@@ -65,7 +67,7 @@ class Confidence:
 
     P(right) = 1 / (1 + exp(-w·z - b)) with z = (features - mean) / scale.
     ``weights``, ``mean`` and ``scale`` are float64[F]. An answer is given if the confidence is at
-    least ``threshold``.
+    least ``threshold``, or ``precise`` where that was chosen and answers are to be right.
     """
 
     weights: Tensor
@@ -73,6 +75,7 @@ class Confidence:
     mean: Tensor
     scale: Tensor
     threshold: float
+    precise: float | None = None
 
     def __call__(self, features: Tensor) -> Tensor:
         """Probability that the found match is right, float64[n]; 0 where nothing was found."""
@@ -90,12 +93,13 @@ class Confidence:
     def to_tensors(self) -> dict[str, Tensor]:
         """Parameters as float64 tensors, for a file."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {n: torch.as_tensor(value, dtype=torch.float64) for n, value in values.items()}
+        known = {name: value for name, value in values.items() if value is not None}
+        return {n: torch.as_tensor(value, dtype=torch.float64) for n, value in known.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Confidence:
         """The inverse of :meth:`to_tensors`; other tensors are ignored."""
-        found: dict[str, Any] = {field.name: tensors[field.name] for field in fields(cls)}
+        found: dict[str, Any] = {x.name: tensors[x.name] for x in fields(cls) if x.name in tensors}
         return cls(**{n: t if t.dim() else t.item() for n, t in found.items()})
 
 
@@ -167,6 +171,27 @@ def choose_threshold(
     together[:-1] = confidence[:-1] == confidence[1:]
     f1[together] = -1.0
     return confidence[(f1 == f1.max()).nonzero()[0, 0]].item()
+
+
+def precise_threshold(
+    confidence: Tensor, correct: Tensor, precision: float, weights: Tensor
+) -> float:
+    """The lowest threshold from which on answers are right with a precision, on these examples.
+
+    So often at least, with 95 %: by the lower bound of Wilson's interval, in which examples count
+    as much as their weights are worth, (Σ w)² / Σ w². 1 if there is no such threshold. All tensors
+    are [n].
+    """
+    confidence, order = confidence.sort(descending=True)
+    counts = weights[order].double()
+    mass = counts.cumsum(0)
+    share = (counts * correct[order]).cumsum(0) / mass
+    spread = Z**2 / (mass**2 / counts.square().cumsum(0))
+    error = (spread * (share * (1 - share) + spread / 4)).sqrt()
+    enough = (share + spread / 2 - error) / (1 + spread) >= precision
+    enough[:-1] &= confidence[:-1] != confidence[1:]  # examples of equal confidence go together
+    places = enough.nonzero()[:, 0]
+    return confidence[places[-1]].item() if len(places) else 1.0
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:

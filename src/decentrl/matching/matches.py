@@ -15,6 +15,7 @@ from torch import Tensor
 from decentrl.config import MatchingConfig
 from decentrl.errors import ConfigError
 from decentrl.matching.assignment import mutual_nearest, one_to_one
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.confidence import evidence
 from decentrl.matching.matchers import apply_matcher
 from decentrl.matching.similarity import Scores
@@ -66,7 +67,7 @@ def best_pairs(
     if isinstance(cosine, SparseScores):
         return apply_matcher(cosine, matcher, config), cosine
     if config.keep:
-        cosines = top_pairs(cosine, max(config.keep, top))
+        cosines = nearest_pairs(cosine, max(config.keep, top))
         return apply_matcher(cosines, matcher, config), cosines
     scores = apply_matcher(cosine, matcher, config)
     pairs = top_pairs(scores, top)

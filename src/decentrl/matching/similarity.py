@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-DEFAULT_BUDGET = 1 << 30
-"""Bytes that a matrix of similarities may take before it is recomputed block by block."""
+from decentrl.config.memory import score_budget
+
 _LOWEST = 80.0  # exp(-80) is still a normal float32
 _BLOCK = 1024, 4096  # rows and columns of a product that are made at once
 _PARTS = 8  # of the rows in a turn of Sinkhorn; their number must not depend on that of threads
@@ -37,7 +37,7 @@ class Scores:
 
     left: Tensor  # [n, d], of length 1 for cosines
     right: Tensor  # [m, d]
-    budget: int = DEFAULT_BUDGET  # bytes that similarities may take at once
+    budget: int = field(default_factory=score_budget)  # bytes that similarities may take at once
     scale: float = 1.0
     row: Tensor | None = None
     column: Tensor | None = None
@@ -45,8 +45,9 @@ class Scores:
     balance: float = 1.0  # of a blend: the weight of Sinkhorn in its terms
 
     @classmethod
-    def cosine(cls, left: Tensor, right: Tensor, budget: int = DEFAULT_BUDGET) -> Scores:
-        """Cosine similarity of vectors of length 1."""
+    def cosine(cls, left: Tensor, right: Tensor, budget: int | None = None) -> Scores:
+        """Cosine similarity of vectors of length 1; by default within the budget of the job."""
+        budget = score_budget() if budget is None else budget
         kept = None
         if len(left) * len(right) * left.element_size() <= budget:
             kept = dot_products(left, right, empty_matrix(len(left), len(right), left))
@@ -122,10 +123,10 @@ class Scores:
 
         def of(part: list[slice]) -> float:
             ends = (torch.stack(self.block(rows).aminmax()).abs().max() for rows in part)
-            return max(end.item() for end in ends)
+            return float(max(end.item() for end in ends))
 
         with threads(self) as apply:
-            return max(apply(of, self.parts()))
+            return float(max(apply(of, self.parts())))
 
 
 def csls(cosine: Scores, k: int = 2) -> Scores:
@@ -160,7 +161,7 @@ def mean_of_finite(best: Tensor) -> Tensor:
 
 def _highest(block: Tensor, k: int) -> Tensor:
     """The k highest values of each row, highest first: [n, m] → [n, k]."""
-    if block.is_cuda or not 0 < k <= _FEW:
+    if not _is_plain(block) or not 0 < k <= _FEW:
         return block.topk(k, dim=1).values
     # For few, as many maxima are faster than sorting, and with NumPy faster than with torch.
     found, places = [], []
@@ -169,21 +170,26 @@ def _highest(block: Tensor, k: int) -> Tensor:
         found.append(block.gather(1, place))
         places.append(place)
         block.scatter_(1, place, -torch.inf)
-    for value, place in zip(found, places, strict=True):
-        block.scatter_(1, place, value)
+    for value, place in zip(found[::-1], places[::-1], strict=True):
+        block.scatter_(1, place, value)  # as it was
     return torch.cat(found, 1)
+
+
+def _is_plain(block: Tensor) -> bool:
+    """Whether NumPy can work on it."""
+    return block.device.type == "cpu" and not block.requires_grad
 
 
 def _argmax(block: Tensor) -> Tensor:
     """The first column of the highest value of each row, int64[n]."""
-    if block.is_cuda or not block.numel():
+    if not _is_plain(block) or not block.numel():
         return block.argmax(1)
     return torch.from_numpy(block.numpy().argmax(1))
 
 
 def _best_of_columns(best: Tensor, block: Tensor) -> Tensor:
     """The k highest values of each column, highest first, [k, m], with those of a block's rows."""
-    if block.is_cuda or len(best) > _FEW:
+    if not _is_plain(block) or len(best) > _FEW:
         return torch.cat((best, block)).topk(len(best), dim=0).values
     # Row by row all of it stays in the cache.
     highest, lower = best.numpy(), best.new_empty(2, best.shape[1]).numpy()

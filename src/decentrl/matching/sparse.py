@@ -123,12 +123,27 @@ def top_pairs(cosine: Scores, k: int) -> SparseScores:
         for rows, block in cosine.blocks():
             of_row_values[rows], of_row[rows] = _highest(block, of_row.shape[1])
             _merge_columns(of_column_values, of_column, block, rows.start)
-    own_row = torch.arange(n, device=device)[:, None]
-    own_column = torch.arange(m, device=device)[:, None]
-    keys = torch.cat(((own_row * m + of_row).flatten(), (of_column * m + own_column).flatten()))
+    return union_of_pairs((of_row_values, of_row), (of_column_values, of_column))
+
+
+def union_of_pairs(rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> SparseScores:
+    """The pairs that are among the best of their row or of their column, or of both.
+
+    Args:
+        rows: values [n, k] of each row's best pairs and the columns, -1 for none.
+        columns: values [m, k] of each column's best pairs and the rows, -1 for none.
+    """
+    (of_row_values, of_row), (of_column_values, of_column) = rows, columns
+    n, m = len(of_row), len(of_column)
+    own_row = torch.arange(n, device=of_row.device)[:, None]
+    own_column = torch.arange(m, device=of_row.device)[:, None]
+    keys = torch.cat((
+        (own_row * m + of_row).where(of_row >= 0, -1).flatten(),
+        (of_column * m + own_column).where(of_column >= 0, -1).flatten(),
+    ))  # fmt: skip
     keys, order = keys.sort()
-    first = torch.ones_like(keys, dtype=torch.bool)
-    first[1:] = keys[1:] != keys[:-1]
+    first = keys >= 0
+    first[1:] &= keys[1:] != keys[:-1]
     values = torch.cat((of_row_values.flatten(), of_column_values.flatten()))[order[first]]
     keys = keys[first]
     return SparseScores(keys // max(m, 1), keys % max(m, 1), values, (n, m))

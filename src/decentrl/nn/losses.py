@@ -13,6 +13,8 @@ from torch import Tensor
 from decentrl.graph.adjacency import Adjacency
 from decentrl.nn.aggregate import edge_dots, take
 
+_CELLS = 1 << 25  # of the comparison of links and others, in memory at once
+
 
 def joined_dots(parts: Sequence[Tensor], pairs: Adjacency, constant_length: bool = False) -> Tensor:
     """Dot products of joined vectors, one a pair, without making the joined vectors.
@@ -90,35 +92,54 @@ def hard_sample_loss(
     """
     near = (left - right).square().sum(-1)
     lengths = others.square().sum(-1)
+    step = max(1, _CELLS // max(1, len(others)))
+    total = near.new_zeros(())
+    for side in (left, right):
+        rows = [
+            _hardest(side[i], near[i], others, lengths, own[i], scale, hardest)
+            for i in (slice(start, start + step) for start in range(0, len(side), step))
+        ]
+        total = total + torch.cat(rows).mean() if rows else total
+    return total
+
+
+def _hardest(
+    side: Tensor,
+    near: Tensor,
+    others: Tensor,
+    lengths: Tensor,
+    own: Tensor,
+    scale: float,
+    hardest: int,
+) -> Tensor:
+    """log Σ exp(s z) of one side of some links, over the hardest others: [b]."""
     mine = own.nonzero(as_tuple=True)
     counted = len(others) - torch.bincount(mine[0], minlength=len(own))
     counted = counted.to(near.dtype).clamp(min=1)
-    total = near.new_zeros(())
-    for side in (left, right):
-        apart = near - side.square().sum(-1)
-        with torch.no_grad():
-            # ℓ without what is constant along a row, which leaves z alone.
-            margins = torch.addmm(-lengths, side, others.t(), alpha=2)
-            margins[mine] = 0
-            mean = margins.sum(1) / counted
-            margins -= mean[:, None]
-            margins[mine] = 0
-            deviation = torch.linalg.vector_norm(margins, dim=1) / counted.sqrt()
-            deviation.clamp_(min=1e-6)
-            margins[mine] = -torch.inf
-            columns = highest_columns(margins, min(hardest, len(others)))
-        dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
-        z = 2 * dots - take(lengths, columns) + (apart - apart.detach() - mean)[:, None]
-        z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
-        # A row without others, in a tiny graph, has nothing to learn from.
-        total = total + z.logsumexp(1).nan_to_num(neginf=0.0).mean()
-    return total
+    apart = near - side.square().sum(-1)
+    with torch.no_grad():
+        # ℓ without what is constant along a row, which leaves z alone.
+        margins = torch.addmm(-lengths, side, others.t(), alpha=2)
+        margins[mine] = 0
+        mean = margins.sum(1) / counted
+        margins -= mean[:, None]
+        margins[mine] = 0
+        deviation = torch.linalg.vector_norm(margins, dim=1) / counted.sqrt()
+        deviation.clamp_(min=1e-6)
+        margins[mine] = -torch.inf
+        columns = highest_columns(margins, min(hardest, len(others)))
+    dots = edge_dots(side, others, Adjacency.regular(columns, len(others))).view_as(columns)
+    z = 2 * dots - take(lengths, columns) + (apart - apart.detach() - mean)[:, None]
+    z = (z * (scale / deviation)[:, None]).masked_fill(own.gather(1, columns), -torch.inf)
+    # A row without others, in a tiny graph, has nothing to learn from.
+    found: Tensor = z.logsumexp(1).nan_to_num(neginf=0.0)
+    return found
 
 
 def highest_columns(scores: Tensor, k: int) -> Tensor:
     """The columns of the k highest scores of every row, [n, m] → int64[n, k], ascending."""
     n, m = scores.shape
-    if not scores.is_cuda and 0 < k < m:
+    if scores.device.type == "cpu" and 0 < k < m and n * m >= 1 << 20:
         # NumPy finds the k-th highest in a quarter of the time that torch takes.
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             parts = pool.map(

@@ -7,6 +7,8 @@ Nothing of an entity's own enters, so one that arrives later has its features at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,6 +19,7 @@ from decentrl.nn.aggregate import pool, weighted_sum
 from decentrl.nn.running import FrozenStates
 
 _AT_ONCE = 4
+_ROWS = 1 << 15
 
 
 class SeedPropagation:
@@ -52,13 +55,17 @@ class SeedPropagation:
             linked, times = side.unique(return_counts=True)
             several = linked[times > 1]  # entities in several links have a part of each
             entities[several] = F.normalize(entities[several], dim=-1)
-        steps = [entities]
         relations = [torch.zeros(view.heads.n_rows, dim, device=device)]
-        for _ in range(rounds):
-            steps.append(_moved(steps[-1], relations[-1], view))
-            relations.append(F.normalize(pool(steps[-2], view.heads, "sum"), dim=-1))
         # Rounds 0 … K side by side, [n_entities, (rounds + 1) · dim] and [2 · n_relations, …].
-        self.entities = F.normalize(torch.cat(steps, -1), dim=-1)
+        # Of a large graph they are most of the memory, so they are made in their place.
+        self.entities = entities.new_empty(len(entities), (rounds + 1) * dim)
+        self.entities[:, :dim] = entities
+        for k in range(1, rounds + 1):
+            moved = _moved(entities, relations[-1], view)
+            relations.append(F.normalize(pool(entities, view.heads, "sum"), dim=-1))
+            self.entities[:, k * dim : (k + 1) * dim] = entities = moved
+            del moved
+        self.entities.div_(self.entities.norm(dim=-1, keepdim=True).clamp_min(1e-12))
         self.relations = torch.cat(relations, -1)
 
     def features(self, relation_dim: int, width: int, out: Tensor | None = None) -> Tensor:
@@ -154,9 +161,15 @@ def _moved(entities: Tensor, relations: Tensor, view: PropagationView) -> Tensor
     """One round further: E from E and R of the round before."""
     degrees = view.edges.degrees()[:, None].to(entities.dtype)
     moved = pool(entities, view.edges, "sum")
-    moved += 2 * degrees * entities
+    for some in _blocks(len(moved)):
+        moved[some] += 2 * degrees[some] * entities[some]
     moved += pool(relations, view.tails, "sum")
-    return F.normalize(moved, dim=-1)
+    return moved.div_(moved.norm(dim=-1, keepdim=True).clamp_min(1e-12))
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    """Slices of many rows, so that what is made for a time is small."""
+    return (slice(start, start + _ROWS) for start in range(0, n, _ROWS))
 
 
 def same_relations(features: Tensor, n_left: int, threshold: float) -> Tensor:

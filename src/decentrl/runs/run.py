@@ -45,7 +45,7 @@ from decentrl.storage.files import json_text, whole_files, write_text
 from decentrl.storage.kinds import AnyTask, kind_about, kind_for
 from decentrl.training.loop import Row
 
-SMALL = 50_000
+SMALL = 20_000
 """Triples up to which a graph is small: paths are learned in minutes on two cores."""
 
 

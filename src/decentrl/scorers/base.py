@@ -24,6 +24,7 @@ class Stage(NamedTuple):
     Attributes:
         name: in files and rows of metrics; empty where there is only one.
         model: what is validated meanwhile, over ``view``, which is what it reads.
+        seed: of the order of training triples.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Stage(NamedTuple):
     training: Any
     model: Scorer
     view: Any
+    seed: int
 
 
 class Scorer(nn.Module, ABC):
@@ -80,7 +82,8 @@ class Scorer(nn.Module, ABC):
     def stages(self, triples: Ids, view: Any, valid: Ids, share: float) -> list[Stage]:
         """How it is trained, one stage after the other, for a share of the epochs."""
         training = self.config.with_epochs(share).training
-        return [Stage("", self.objective(triples, view, valid), training, self, view)]
+        objective = self.objective(triples, view, valid)
+        return [Stage("", objective, training, self, view, self.config.seed)]
 
     def settle(self, triples: Ids, view: Any, valid: Ids) -> None:
         """Choose what is left to choose by held-out triples, once it is trained."""

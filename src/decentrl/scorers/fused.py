@@ -64,7 +64,7 @@ class FusedScorer(Scorer):
         training = self.config.training
         by_vectors = self.vectors.config.with_epochs(max(1e-6, training.vectors) * share)
         return [
-            stage._replace(name=name, training=steps)
+            stage._replace(name=f"{name}-{stage.name}".removesuffix("-"), training=steps)
             for name, part, seen, steps in (
                 ("paths", self.paths, view.paths, self.config.with_epochs(share).training),
                 ("vectors", self.vectors, view.vectors, by_vectors.training),

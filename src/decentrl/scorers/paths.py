@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from decentrl.config import PredictionConfig
 from decentrl.graph.adjacency import Ids
@@ -17,15 +18,18 @@ from decentrl.graph.splits import Splits
 from decentrl.nn.frontier import frontier_scores, frontier_slopes
 from decentrl.nn.paths import PathNetwork
 from decentrl.nn.running import eval_mode
-from decentrl.scorers.base import Scorer
-from decentrl.scorers.reasons import Path, best_paths
+from decentrl.scorers.base import Scorer, Stage
+from decentrl.scorers.reasons import BEAM, Edge, Path, best_paths
 
 CELLS = 2**23
 """Numbers in the state of all entities for a block of questions."""
 
 
 class PathScorer(Scorer):
-    """A :class:`~decentrl.nn.paths.PathNetwork` over the edges of a graph.
+    """A :class:`~decentrl.nn.paths.PathNetwork` over the edges of a graph, or several.
+
+    The log-probabilities of several networks (``model.members``) are averaged; they differ by how
+    they begin, and by the order of what they learn from.
 
     It answers from the graph as it is, has no parameter of any entity, and no vector of one: an
     added triple counts at once, and entities that arrive are like all others.
@@ -34,13 +38,33 @@ class PathScorer(Scorer):
     def __init__(self, n_entities: int, n_relations: int, config: PredictionConfig) -> None:
         super().__init__(n_entities, n_relations, config)
         model = config.model
-        self.network = PathNetwork(model.dim, model.layers, 2 * n_relations)
+        made = (PathNetwork(model.dim, model.layers, 2 * n_relations) for _ in range(model.members))
+        self.network, *more = made
+        self.more = nn.ModuleList(more)
 
     def read(self, triples: Ids, trained_on: Ids, device: torch.device) -> Messages:
         return Messages.of_triples(triples, self.n_entities, self.n_relations, device)
 
     def objective(self, triples: Ids, view: Messages, valid: Ids) -> PathObjective:
         return PathObjective(self, triples, view, valid)
+
+    def stages(self, triples: Ids, view: Messages, valid: Ids, share: float) -> list[Stage]:
+        if not self.more:
+            return super().stages(triples, view, valid, share)
+        found = list[Stage]()
+        for i, part in enumerate(self._members()):
+            (stage,) = part.stages(triples, view, valid, share)
+            # Far from the seeds that a user would give.
+            found.append(stage._replace(name=f"{i + 1}", seed=stage.seed + i * 2**32))
+        return found
+
+    def _members(self) -> list[PathScorer]:
+        """Each network as a scorer of its own."""
+        config, found = self.config.with_setting("model.members=1"), list[PathScorer]()
+        for network in (self.network, *self.more):
+            found.append(PathScorer(self.n_entities, self.n_relations, config))
+            found[-1].network = network
+        return found
 
     def ground_of(self, view: Messages) -> Messages:
         return view
@@ -58,14 +82,33 @@ class PathScorer(Scorer):
         with eval_mode(self):
             size = self._block(ground)
             blocks = zip(torch.split(entities, size), torch.split(relations, size), strict=True)
-            made = [self.propagated(ground, *block) for block in blocks]
+            made = [self._averaged(ground, *block) for block in blocks]
         return torch.cat(made) if made else torch.zeros(0, ground.groups.n_rows)
 
-    def propagated(self, graph: Messages, entities: Tensor, relations: Tensor) -> Tensor:
-        """Scores of all entities, int64[b] each → [b, n]: along all edges, or by a frontier."""
+    def _averaged(self, graph: Messages, entities: Tensor, relations: Tensor) -> Tensor:
+        if not self.more:
+            return self.propagated(graph, entities, relations)
+        total = torch.zeros(len(entities), graph.groups.n_rows, device=entities.device)
+        for network in (self.network, *self.more):
+            total += self.propagated(graph, entities, relations, network).log_softmax(1)
+        return total.div_(1 + len(self.more))
+
+    def propagated(
+        self,
+        graph: Messages,
+        entities: Tensor,
+        relations: Tensor,
+        network: PathNetwork | None = None,
+    ) -> Tensor:
+        """Scores of all entities, int64[b] each → [b, n]: along all edges, or by a frontier.
+
+        Args:
+            network: by default the first.
+        """
+        network = network or self.network
         if most := self.config.model.frontier:
-            return frontier_scores(self.network, graph, entities, relations, most)
-        scores: Tensor = self.network(graph, entities, relations)
+            return frontier_scores(network, graph, entities, relations, most)
+        scores: Tensor = network(graph, entities, relations)
         return scores
 
     @torch.no_grad()
@@ -85,18 +128,28 @@ class PathScorer(Scorer):
         """The paths that an answer owes most to, without the triple that is asked for itself."""
         e, r, a = (np.array([i]) for i in (entity, relation, answer))
         graph = ground.keep(Hiding(ground, "triple").kept(e, r, a).to(self.device))
-        head, kind = (torch.from_numpy(x).to(self.device) for x in (e, r))
+        shares: dict[tuple[Edge, ...], float] = defaultdict(float)
         with eval_mode(self):
-            if not (most := self.config.model.frontier):
-                slopes = self.network.slopes(graph, head, kind, answer)
-                return best_paths(graph, slopes, entity, answer, top)
-            asked = head, kind, answer, most
-            graph, reached, slopes = frontier_slopes(self.network, graph, *asked)
-        places = {e: i for i, e in enumerate(reached.tolist())}
-        if answer not in places:
-            return []
-        found = best_paths(graph, slopes, places[entity], places[answer], top)
+            for network in (self.network, *self.more):
+                for path in self._paths_of(network, graph, (entity, relation, answer)):
+                    shares[path.edges] += path.share / (1 + len(self.more))
+        best = sorted(shares, key=lambda edges: (-shares[edges], len(edges), edges))[:top]
+        return [Path(edges, shares[edges]) for edges in best]
+
+    def _paths_of(
+        self, network: PathNetwork, graph: Messages, triple: tuple[int, int, int]
+    ) -> list[Path]:
+        """The paths that an answer owes something to in one network."""
+        entity, relation, answer = triple
+        head, kind = (torch.tensor([i], device=self.device) for i in (entity, relation))
+        if not (most := self.config.model.frontier):
+            slopes = network.slopes(graph, head, kind, answer)
+            return best_paths(graph, slopes, entity, answer, BEAM)
+        part, reached, slopes = frontier_slopes(network, graph, head, kind, answer, most)
         names = reached.tolist()
+        if answer not in names:
+            return []
+        found = best_paths(part, slopes, names.index(entity), names.index(answer), BEAM)
         return [
             path._replace(edges=tuple((names[u], r, names[v]) for u, r, v in path.edges))
             for path in found
@@ -153,8 +206,8 @@ class PathObjective:
         entities, relations = self.entities[batch], self.relations[batch]
         answers, device = self.queries.answers[batch], self.model.device
         kept = self.hiding.kept(entities, relations, answers).to(device)
-        asked = (torch.from_numpy(x).to(device) for x in (entities, relations))
-        scores = self.model.propagated(self.view.keep(kept), *asked)
+        heads, kinds = (torch.from_numpy(x).to(device) for x in (entities, relations))
+        scores = self.model.propagated(self.view.keep(kept), heads, kinds)
         left_out = self.unseen.repeat(len(batch), 1)
         rows, known = self.queries.held(entities, relations)
         left_out[torch.from_numpy(rows), torch.from_numpy(known)] = True

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from decentrl._version import __version__
-from decentrl.service import changes, failures, rest
+from decentrl.service import changes, decisions, failures, rest
 from decentrl.service.guard import App, Guard
 from decentrl.service.matches import KeptMatches
 from decentrl.service.options import ServiceOptions
@@ -42,7 +42,7 @@ def make_app(
     telemetry = Telemetry(log)
     failures.install(app)
     app.include_router(_service_routes(runs, app, telemetry))
-    for router in (rest.router, changes.router):
+    for router in (rest.router, changes.router, decisions.router):
         app.include_router(router, prefix="/v1")
         app.include_router(router, prefix="/v1/runs/{run}", include_in_schema=False)
     app.include_router(routes.router, prefix="/reconcile")

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ TOGETHER = 64
 """Questions that are answered at once, at most."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     """Something to do: ``work()``, or with others of the same ``kind`` ``work([item, …])``."""
 
@@ -76,6 +77,8 @@ class Worker:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(job.future), self._seconds)
         except TimeoutError:
+            with self._change, suppress(ValueError):
+                self._jobs.remove(job)
             raise busy(f"no answer was found in {self._seconds:g} seconds") from None
 
     def wake(self) -> None:

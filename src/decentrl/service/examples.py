@@ -116,7 +116,24 @@ EXPLAIN_MATCH = _example(
     }
 )
 EXPLAIN_ANSWER = _example(
-    {"paths": [{"steps": [], "share": 0.6, "text": "Berlin –in country→ Germany"}]}
+    {
+        "paths": [
+            {
+                "steps": [
+                    {
+                        "head": "Berlin",
+                        "relation": "in country",
+                        "tail": "Germany",
+                        "forwards": True,
+                        "head_name": "Berlin",
+                        "tail_name": "Germany",
+                    }
+                ],
+                "share": 0.6,
+                "text": "Berlin –in country→ Germany",
+            }
+        ]
+    }
 )
 PREDICTIONS = _example(
     {
@@ -135,3 +152,46 @@ PREDICTIONS = _example(
 )
 ADDED = _example({"addition": ADDITION})
 LOG = _example({"additions": [ADDITION]})
+PROGRESS = {
+    "decided": 3,
+    "accepted": 2,
+    "rejected": 1,
+    "skipped": 0,
+    "remaining": 120,
+    "estimated_precision": 0.93,
+    "based_on": "2 accepted and 410 surer than 0.64",
+}
+REVIEW = _example(
+    {
+        "items": [
+            {
+                "left": {"id": "Berlin", "name": "Berlin"},
+                "right": {"id": "Berlin (DE)", "name": "Berlin (DE)"},
+                "confidence": 0.48,
+                "score": 0.31,
+                "alternatives": [{"id": "Bern", "name": "Bern", "confidence": None, "score": 0.2}],
+                "decision": None,
+            }
+        ],
+        "progress": PROGRESS,
+        "total": 120,
+    }
+)
+DECISION = {
+    "number": 4,
+    "at": "2026-01-31T12:00:00.000+00:00",
+    "left": "Berlin",
+    "right": "Berlin (DE)",
+    "verdict": "accept",
+    "by": "Ada",
+    "note": "",
+}
+DECIDED = _example({"decision": DECISION})
+UNDONE = _example({"undone": DECISION})
+DECISIONS = _example({"decisions": [{**DECISION, "current": True}]})
+EXPORT: Responses = {
+    200: {
+        "description": "A file.",
+        "content": {"text/tab-separated-values": {"example": "Berlin\tBerlin (DE)\n"}},
+    }
+}

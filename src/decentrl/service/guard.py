@@ -78,6 +78,13 @@ class Guard:
 
     def _judge(self, scope: MutableMapping[str, Any], path: str, headers: dict[str, str]) -> None:
         method = str(scope["method"])
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise RequestError(505, "this service speaks HTTP/1.1")
+        if sum(len(k) + len(v) for k, v in scope["headers"]) > self._limits.headers:
+            raise RequestError(431, "the headers are too long", headers={"Connection": "close"})
+        if "transfer-encoding" in headers and "content-length" in headers:
+            problem = "the body has two lengths"
+            raise RequestError(400, problem, headers={"Connection": "close"})
         if method not in METHODS:
             raise RequestError(
                 405, f"no method {method[:20]!r}", headers={"Allow": ", ".join(METHODS)}

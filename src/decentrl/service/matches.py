@@ -36,8 +36,6 @@ class KeptMatches:
         self._version = -1
         self._sides: dict[str, _Kept] = {}
         self._changed = 0.0
-        self._counterparts: dict[str, dict[int, int]] = {}
-        self._links: Any = None
         run.idle = self._ahead
 
     # Asking
@@ -71,16 +69,14 @@ class KeptMatches:
         ]
 
     def known(self, side: str, id: int) -> int | None:
-        """The counterpart that a known link gives an entity."""
-        task = self._run.model.learned.task
-        if self._links is not task:
-            links = np.concatenate((task.train, task.valid)).tolist()
-            self._counterparts = {
-                "left": dict(links),
-                "right": {right: left for left, right in links},
-            }
-            self._links = task
-        return self._counterparts[side].get(id)
+        """The counterpart that a known link, or a decision, gives an entity."""
+        run = self._run
+        found: dict[str, dict[int, int]] = run.keep("links", self._known, version=True)
+        return found[side].get(id)
+
+    def _known(self) -> dict[str, dict[int, int]]:
+        links = self._run.model.known_links()
+        return {"left": dict(links.tolist()), "right": dict(links[:, ::-1].tolist())}
 
     @property
     def share(self) -> float:

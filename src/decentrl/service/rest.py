@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from decentrl._version import __version__
 from decentrl.service import examples
-from decentrl.service.entities import brief, described, entity_id, search
+from decentrl.service.entities import brief, described, entity_id, search, shown
 from decentrl.service.matches import KeptMatches
 from decentrl.service.parameters import (
     LIMITS,
@@ -230,8 +230,12 @@ async def explain_answer(
 
     def find() -> list[dict[str, Any]]:
         given = {"head": head, "relation": relation, "tail": tail}
-        found = run.model.explain(**given, top=top, language=language)
-        return [asdict(reason) for reason in found]
+        found = [asdict(x) for x in run.model.explain(**given, top=top, language=language)]
+        graph = run.model.growing.sides[run.side("")]
+        for step in (step for path in found for step in path["steps"]):
+            ends = [graph.entities.id(step[end]) for end in ("head", "tail")]
+            step["head_name"], step["tail_name"] = shown(graph, ends, language)
+        return found
 
     return reply(plain({"paths": await run.ask(find)}))
 

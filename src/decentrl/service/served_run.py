@@ -8,24 +8,21 @@ it does what other processes add. So asking goes on while an addition is made.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from decentrl.errors import BundleError, DecentRLError, InputError
-from decentrl.growth.learned import STORE
 from decentrl.runs.sources import load_model
 from decentrl.service.asking import Worker
 from decentrl.service.failures import RequestError
 from decentrl.service.options import Limits
 from decentrl.storage.bundle import MANIFEST, bundle_folder
-from decentrl.storage.store_file import FILE as STORE_FILE
 
 T = TypeVar("T")
 FileStamp = tuple[int, int, int] | None
-Stamp = tuple[FileStamp, FileStamp, bytes]
-_HEAD = 48  # bytes of the first copy of the head
+Stamp = tuple[FileStamp, Hashable]
 
 
 class ServedRun:
@@ -51,11 +48,12 @@ class ServedRun:
     ) -> None:
         self.folder, self.name, self.limits = folder, folder.resolve().name, limits or Limits()
         self._manifest = bundle_folder(folder) / MANIFEST
-        self._device, self._stamp = device, self._stamp_now()
+        self._device, bundle = device, _stamp_of(self._manifest)
         self.model: Any = load_model(folder, device, durable=write)
         self.writer: Any = None
         if write:
             self.writer, self.model = self.model, self.model.reader()
+        self._stamp: Stamp = bundle, None  # so that the first question looks what there is
         self.two_graphs = len(self.model.growing.sides) > 1
         self.version = 0
         self._kept: dict[str, tuple[Any, Any]] = {}
@@ -155,21 +153,18 @@ class ServedRun:
                 self._changed()
             self._stamp, self.damage = now, ""
         except BundleError as error:
-            self.damage = str(error)
-            self._stamp = now
-            self._load_aside()
+            self.damage = str(error)  # the old state answers, and the next question tries again
 
     def _load_aside(self) -> None:
         """Load the run in a thread of its own; the old state answers meanwhile."""
-        stamp = self._stamp_now()
+        bundle = _stamp_of(self._manifest)
+        self._stamp = bundle, self._stamp[1]
 
         def load() -> None:
             try:
-                model = load_model(self.folder, self._device)
+                self._loaded = load_model(self.folder, self._device), (bundle, None)
             except (DecentRLError, OSError) as error:
-                self.damage, self._stamp = str(error), stamp
-                return
-            self._loaded = model, stamp
+                self.damage = str(error)
 
         self._loading = threading.Thread(target=load, name=f"load {self.name}", daemon=True)
         self._loading.start()
@@ -185,16 +180,9 @@ class ServedRun:
         self.version += 1
 
     def _stamp_now(self) -> Stamp:
-        """What changes in the files of the run whenever something was added to it.
-
-        While the store is open it is the head of SQLite's index of its log: that changes when a
-        transaction can be seen, and the log itself before.
-        """
-        store = self.folder / STORE / STORE_FILE
-        head = b""
-        with suppress(OSError), store.with_name(f"{STORE_FILE}-shm").open("rb") as index:
-            head = index.read(_HEAD)
-        return _stamp_of(self._manifest), _stamp_of(store), head
+        """What changes whenever something was added to the run, or its bundle replaced."""
+        store = self.model.growing.store
+        return _stamp_of(self._manifest), None if store is None else store.stamp()
 
     # Changing
 

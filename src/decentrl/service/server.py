@@ -27,14 +27,17 @@ STOPPING = 10
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that waits for the headers of a request, but not for ever."""
+    """HTTP/1.1 of so many connections, that waits for headers, but not for ever."""
 
-    header_seconds = Limits().header_seconds
+    limits = Limits()
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait_for_headers()
+        if len(self.connections) > self.limits.connections:
+            transport.close()
+        else:
+            self._wait_for_headers()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -49,7 +52,7 @@ class PatientProtocol(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._forget()
         elif self._timer is None and not self.transport.is_closing():
-            self._timer = self.loop.call_later(self.header_seconds, self._give_up)
+            self._timer = self.loop.call_later(self.limits.header_seconds, self._give_up)
 
     def _give_up(self) -> None:
         self._timer = None
@@ -100,21 +103,19 @@ def serve(
     Args:
         on_start: called with the address and the names of runs once all is ready.
     """
-    seconds = options.limits.header_seconds
     listening = listen(options.host, options.port)
     with listening:
         runs = open_runs(folders, write=options.token is not None, limits=options.limits)
         try:
             config = uvicorn.Config(
                 make_app(runs, options),
-                http=type("Protocol", (PatientProtocol,), {"header_seconds": seconds}),
+                http=type("Protocol", (PatientProtocol,), {"limits": options.limits}),
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=options.limits.connections,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=STOPPING,
                 h11_max_incomplete_event_size=options.limits.headers,

@@ -165,8 +165,8 @@ class MappedRows:
     def _finite(self, rows: Tensor) -> Tensor:
         """The same rows; an error if a number in them is not finite, as a run writes none."""
         if self._file is not None and not self._gaps and rows.is_floating_point() and rows.numel():
-            low, high = rows.aminmax()
-            if not (low.isfinite() and high.isfinite()):
+            ends = (end.item() for end in rows.aminmax())
+            if not all(map(math.isfinite, ends)):
                 raise self._file.damaged("a number in it is not finite")
         return rows
 

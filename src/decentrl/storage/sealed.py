@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +102,16 @@ class SealedFile:
                 if not left or seen == self._files():
                     raise
         raise AssertionError
+
+    def stamp(self) -> Hashable:
+        """What changes whenever another connection has written; quick to find out.
+
+        The files say less: they change before what is written can be seen.
+        """
+        if self._on_disk:
+            with suppress(sqlite3.Error), self._thread:
+                return tuple(self._connection.execute("PRAGMA data_version").fetchone())
+        return tuple(self._files().items())
 
     def _files(self) -> dict[str, tuple[int, int]]:
         """Size and time of the store's file and of the log beside it, as far as they are there."""

@@ -182,11 +182,13 @@ def check_matching(matching: Mapping[str, Tensor], sizes: Mapping[str, int], fea
         shapes |= {f"potential.{own}.own": [sizes[own]], f"potential.{own}.other": [sizes[other]]}
         shapes |= {f"sure.{own}": [sizes[own]], "potential.balance": []}
     if f"{NEWCOMER}weights" in matching:
-        named = {f"{NEWCOMER}{name}": [features + 5] for name in ("weights", "mean", "scale")}
+        # Earlier bundles have fewer features of newness.
+        more = [features + (7 if f"{NEWCOMER}precise" in matching else 5)]
+        named = {f"{NEWCOMER}{name}": more for name in ("weights", "mean", "scale")}
         named |= {f"{NEWCOMER}bias": [], f"{NEWCOMER}threshold": []}
         if len(names) < 2 or not set(named) <= set(matching):
             raise ValueError("a part of the confidence of newcomers is missing")
-        shapes |= named
+        shapes |= named | {f"{NEWCOMER}precise": []}
     if "settled" in matching:
         settled = [len(matching["settled"])]
         shapes |= {"settled.score": settled, "settled.confidence": settled, "settled.triples": []}

@@ -13,7 +13,7 @@ from torch import Tensor
 from decentrl.config import Config
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
-from decentrl.matching.sparse import top_pairs
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.nn.text import missing_names
 from decentrl.training.unlinked import Unlinked
 
@@ -146,7 +146,7 @@ def same_names(vectors: Tensor, pool: Unlinked) -> Ids:
     """
     if not len(pool.left) or not len(pool.right):
         return np.empty((0, 2), np.int64)
-    pairs = top_pairs(pool.cosine(vectors), 2)
+    pairs = nearest_pairs(pool.cosine(vectors), 2)
     columns = mutual_nearest(pairs).cpu()
     values, _ = (part.cpu() for part in pairs.best(2))
     others, _ = (part.cpu() for part in pairs.T.best(2))

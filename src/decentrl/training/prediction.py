@@ -32,7 +32,6 @@ def estimate(stages: Sequence[Stage]) -> float:
 def train_stages(
     stages: Sequence[Stage],
     splits: Splits,
-    seed: int,
     run: Path | None,
     resume: bool,
     on_epoch: Callable[[Row], None],
@@ -43,7 +42,7 @@ def train_stages(
         history += train(
             stage.objective,
             stage.training,
-            seed,
+            stage.seed,
             validate=Validation(stage.model, stage.view, *held_out, splits.n_relations),
             run=run,
             resume=resume,

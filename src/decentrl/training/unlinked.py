@@ -13,6 +13,7 @@ from decentrl.evaluation.metrics import reciprocal_rank
 from decentrl.evaluation.ranks import Ranks, rank, rank_pairs
 from decentrl.graph.adjacency import Ids
 from decentrl.matching.assignment import mutual_nearest
+from decentrl.matching.clustered import nearest_pairs
 from decentrl.matching.confidence import (
     Confidence,
     choose_threshold,
@@ -58,7 +59,9 @@ class Unlinked:
         Matchers go over all cosines many times, which takes minutes where they are not kept.
         """
         cosine = self.cosine(vectors)
-        return cosine if cosine.kept is not None else top_pairs(cosine, config.keep or LARGE_KEEP)
+        return (
+            cosine if cosine.kept is not None else nearest_pairs(cosine, config.keep or LARGE_KEEP)
+        )
 
     def places(self, links: Ids, device: torch.device) -> tuple[Tensor, Tensor]:
         """Rows and columns of links in :meth:`cosine`."""

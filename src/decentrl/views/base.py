@@ -202,6 +202,7 @@ class LinkObjective:
     """
 
     always_shuffles: ClassVar[bool] = False  # also all links at once
+    most_steps: ClassVar[int] = 0  # of an epoch, with larger batches where there are more links
 
     def __init__(self, model: Any, structure: Any, data: TrainingData) -> None:
         self.model, self.structure, self.config = model, structure, model.config
@@ -214,6 +215,8 @@ class LinkObjective:
     def batches(self, rng: np.random.Generator) -> list[Ids]:
         """The links in random order, some at a time, or all at once in their order."""
         links, size = self.links, self.config.training.batch or max(1, len(self.links))
+        if self.most_steps:
+            size = max(size, -(-len(links) // self.most_steps))
         if size < len(links) or self.always_shuffles:
             links = links[rng.permutation(len(links))]
         return [links[start : start + size] for start in range(0, len(links), size)]

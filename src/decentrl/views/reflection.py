@@ -74,6 +74,18 @@ class ReflectionView(View):
         vector. So input embeddings that were never trained are induced: a first pass without them
         gives vectors, the head predicts their inputs, and a second pass reads those.
         """
+        memory, length = self._states(structure)
+        states = memory[STATES]
+        vectors = states.clone() if out is None else out.copy_(states)
+        return Rows(unit_rows(vectors), memory, length)
+
+    @torch.no_grad()
+    def memory_of(self, structure: RelationalView, links: Tensor) -> Rows:
+        memory, length = self._states(structure)
+        return Rows(memory[STATES][:, :0], memory, length)
+
+    def _states(self, structure: RelationalView) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The layers and inputs of all entities, and the mean length of trained inputs."""
         with eval_mode(self):
             inputs, seen = self.encoder.entities.detach(), structure.seen
             states: Tensor = self.encoder(structure, inputs=inputs)
@@ -84,9 +96,7 @@ class ReflectionView(View):
                 if induced is not None and len(induced):
                     inputs[unseen] = induced
                     states = self.encoder(structure.reading(seen | unseen), inputs=inputs)
-        vectors = states.clone() if out is None else out.copy_(states)
-        length = mean_length(inputs[seen]).reshape(1)
-        return Rows(unit_rows(vectors), {STATES: states, INPUTS: inputs}, {LENGTH: length})
+        return {STATES: states, INPUTS: inputs}, {LENGTH: mean_length(inputs[seen]).reshape(1)}
 
     @torch.no_grad()
     def newcomers(self, part: Part) -> Rows:
@@ -122,10 +132,12 @@ class ReflectionObjective(LinkObjective):
     """Linked entities nearest to each other among sampled entities, and self-distillation.
 
     A step compares a batch of links with ``loss.entities`` sampled entities, so its cost does not
-    grow with the number of links or candidates.
+    grow with the number of links or candidates. But each goes through the layers of the whole
+    graph: so an epoch of a larger graph has larger steps, not more of them.
     """
 
     always_shuffles = True
+    most_steps = 8
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         device = self.structure.seen.device

@@ -57,7 +57,9 @@ export function triples(entity, shared = null) {
   // So many at once, of so many relations; a button shows the others.
   const hidden = parts.flatMap((part, i) => (i < RELATIONS ? [...part.querySelectorAll("dd")].slice(EACH) : [part]));
   for (const node of hidden) node.hidden = true;
-  const facts = el("div", { class: "facts" }, el("h3", {}, "Triples", shared && el("span", { class: "both-key" }, "both have it")), el("dl", { class: "triples" }, parts),
+  const facts = el("div", { class: "facts" }, 
+    el("div", { class: "facts-head" }, el("h3", {}, "Triples"), shared && el("span", { class: "soft both-key" }, "both have it")),
+    el("dl", { class: "triples" }, parts),
     hidden.length > 0 && more(hidden, rows.length),
     entity.more_triples > 0 && el("p", { class: "soft" }, `${count(entity.more_triples)} more triples are not listed.`));
   if (shared) mark(facts, shared);

@@ -2,6 +2,7 @@
 
 import { get, send } from "./api.js";
 
+const LISTED = 20;
 const AHEAD = 2; // pairs whose facts are fetched before they are asked for
 const key = (left, right) => JSON.stringify([left, right]);
 
@@ -9,6 +10,7 @@ export class Queue {
   constructor() {
     this.waiting = [];
     this.seen = new Set();
+    this.past = []; // decided here, the last one at the end
     this.kept = new Map();
     this.progress = null;
     this.skipped = false; // whether skipped pairs are shown again
@@ -25,14 +27,11 @@ export class Queue {
     return this.waiting[0];
   }
 
+  /** Fetches what is to be looked at now: a decision may have changed it. */
   async more(signal) {
-    const found = await get("review", { limit: 20 }, signal);
+    const found = await get("review", { limit: LISTED }, signal);
     this.progress = found.progress;
-    const own = new Set(this.waiting.map((item) => key(item.left.id, item.right.id)));
-    for (const item of found.items) {
-      const name = key(item.left.id, item.right.id);
-      if ((this.skipped || !item.decision) && !own.has(name) && !this.seen.has(name)) this.waiting.push(item);
-    }
+    this.waiting = found.items.filter(({ left, right, decision }) => (this.skipped || !decision) && !this.seen.has(key(left.id, right.id)));
   }
 
   /** Puts what was skipped in question again. */
@@ -88,27 +87,20 @@ export class Queue {
   /** Keeps a decision in the run, and goes on. */
   async decide(verdict, by) {
     const item = this.current;
-    const answer = await send("POST", "decisions", { left: item.left.id, right: item.right.id, verdict, by });
+    await send("POST", "decisions", { left: item.left.id, right: item.right.id, verdict, by });
+    this.past.push(item);
     this.seen.add(key(item.left.id, item.right.id));
-    this.waiting.shift();
-    await this.refreshed(answer);
+    await this.more();
     return item;
   }
 
   /** Takes the last decision back, and puts its pair in question again. */
   async undo() {
-    const answer = await send("DELETE", "decisions/last");
-    const { left, right } = answer.decision ?? answer.undone ?? answer;
-    this.seen.delete(key(left?.id ?? left, right?.id ?? right));
-    this.waiting = [];
-    await this.refreshed(answer);
-    const back = this.waiting.findIndex((item) => item.left.id === (left?.id ?? left) && item.right.id === (right?.id ?? right));
-    if (back > 0) this.waiting.unshift(...this.waiting.splice(back, 1));
-    return answer;
-  }
-
-  async refreshed(answer) {
-    if (answer.progress && this.waiting.length > AHEAD) this.progress = answer.progress;
-    else await this.more();
+    const { undone } = await send("DELETE", "decisions/last");
+    this.seen.delete(key(undone.left, undone.right));
+    await this.more();
+    const is = (item) => item?.left.id === undone.left && item.right.id === undone.right;
+    const back = is(this.past.at(-1)) ? this.past.pop() : this.waiting.find(is);
+    if (back) this.waiting = [back, ...this.waiting.filter((item) => item.left.id !== back.left.id)];
   }
 }

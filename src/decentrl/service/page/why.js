@@ -5,7 +5,7 @@ import { bar, called, card, count, el, label, percent } from "./dom.js";
 import { connect } from "./drawing.js";
 
 const VIEWS = { links: "links around it", names: "names", structure: "structure" };
-const BECAUSE = { known: "known link", found: "link found in training", match: "best match" };
+const BECAUSE = { known: "known link", found: "link found in training", match: "each other’s best match " };
 // Beside the hue each side and kind of line has a word or a dash of its own.
 const RELATIONS = 3; // that are named between an entity and its neighbour
 const HUES = ["first", "second", "third", "fourth"];
@@ -65,7 +65,7 @@ function shared(found, left, right) {
   const more = found.more ? ` and ${count(found.more)} more` : "";
   return [
     el("p", { class: "soft" }, `Neighbours that both have: ${count(list.length)}${more ? " shown" : ""}${more}. `,
-      el("span", { class: "legend" }, el("i", { class: "key link" }), "a known link joins them"), " ",
+      el("span", { class: "legend" }, el("i", { class: "key link" }), "a link joins them"), " ",
       el("span", { class: "legend" }, el("i", { class: "key best" }), "each other’s best match")),
     graph,
   ];
@@ -82,9 +82,10 @@ function row(one) {
     el("a", { class: "lens-name", href: entityRoute(one[side], side), dir: "auto" }, label(called(one[side]), 90)),
     dot,
     el("span", { class: "lens-relation soft", dir: "auto" }, relations(one[`${side}_relations`])));
-  const sure = one.confidence === null || one.confidence === undefined ? "" : `, ${percent(one.confidence)}`;
+  const sure = one.because === "match" && typeof one.confidence === "number";
   const node = el("li", { class: "lens-row" }, cell("left", dots[0]),
-    el("span", { class: "lens-why soft" }, (BECAUSE[one.because] ?? one.because) + sure), cell("right", dots[1]));
+    el("span", { class: sure ? "lens-why soft" : "hidden" }, el("span", { class: "hidden" }, BECAUSE[one.because]), sure && percent(one.confidence)),
+    cell("right", dots[1]));
   return { node, left: dots[0], right: dots[1] };
 }
 

@@ -39,6 +39,7 @@ def manifest(run: ServedRun, base: str, place: str) -> dict[str, Any]:
         }
         for kind in ("entity", "type", "property")
     }
+    view = "side=right&" if run.two_graphs else ""
     return {
         "versions": ["0.2"],
         "name": f"decentRL: {run.name}",
@@ -46,7 +47,7 @@ def manifest(run: ServedRun, base: str, place: str) -> dict[str, Any]:
         "schemaSpace": f"{base}/v1/runs/{run.name}/relations/",
         "serviceVersion": __version__,
         "defaultTypes": [type_of(side) for side in sides],
-        "view": {"url": f"{base}{place}/preview?id={{{{id}}}}"},
+        "view": {"url": f"{base}/#/entity?{view}id={{{{id}}}}"},
         "suggest": suggested,
         "preview": {
             "url": f"{base}{place}/preview?id={{{{id}}}}",

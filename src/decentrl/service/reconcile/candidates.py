@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,15 +141,15 @@ class Reconciler:
             return None
         other = self._run.model.growing.sides[OTHER[side]]
         place = int(other.entities.find_all([label])[0])
-        links: dict[int, int] = self._run.keep(f"links to {side}", lambda: self._links_to(side))
+        make = partial(self._links_to, side)
+        links: dict[int, int] = self._run.keep(f"links to {side}", make, version=True)
         return links.get(place)
 
     def _links_to(self, side: str) -> dict[int, int]:
-        learned = self._run.model.learned
-        pairs = [learned.task.train, learned.task.valid]
-        if learned.settled is not None:
-            pairs.insert(0, learned.settled.pairs)
-        rows = np.concatenate(pairs)
+        model = self._run.model
+        rows = model.known_links()
+        if model.learned.settled is not None:
+            rows = np.concatenate((model.learned.settled.pairs, rows))
         rows = rows if side == "right" else rows[:, ::-1]
         return dict(rows.tolist())
 
@@ -222,20 +223,27 @@ class Reconciler:
         graph = self._run.model.growing.sides[target]
         listed = search(self._run, target).find(graph, query.query, query.most)
         likenesses = {i: _likeness(query.query, graph, i) for i in [*listed, *found]}
-        if (same := self._same_as_named(target, query.query)) is not None:
+        (own,) = graph.entities.find_all([query.query]).tolist()
+        same = own if own >= 0 else self._same_as_named(target, query.query)
+        if same is not None:
             likenesses[same] = 1.0
         exact = [i for i, likeness in likenesses.items() if likeness == 1]
+        if same is not None:  # an identifier, or the name of what is linked, leaves no doubt
+            exact = [same]
+        if alone and exact:  # what a model makes of a name says less than the very name
+            for one in found.values():
+                one.score, one.sure = min(one.score, 30.0 / len(exact)), False
         settled = any(one.sure for one in found.values())
         for i, likeness in likenesses.items():
             if not alone and likeness < 1 and i not in found:
                 continue
             one = found.setdefault(i, Candidate(i))
             one.features["name_likeness"] = likeness
-            if likeness == 1:
+            if i in exact:
                 one.score = max(one.score, (50 if settled else 100) / len(exact))
                 one.sure |= len(exact) == 1 and not settled
             elif alone:
-                one.score = max(one.score, 99 * likeness)
+                one.score = max(one.score, (30 / len(exact) if exact else 99) * likeness)
 
     def _same_as_named(self, target: str, name: str) -> int | None:
         """The counterpart of the one entity of the source that is called like that."""
