@@ -15,6 +15,7 @@ from decentrl.data.alignment_task import NO_LINKS
 from decentrl.data.vocabulary import Ids
 from decentrl.errors import ConfigError
 from decentrl.growth.decided import among, most_of_one
+from decentrl.growth.found_pairs import Pairs, found_pairs, score_pairs
 from decentrl.growth.growing import Growing
 from decentrl.growth.neighbours import Indexes, changed_entities
 from decentrl.matching.clustered import nearest_pairs
@@ -31,8 +32,6 @@ BALANCE = "potential.balance"
 NEAR = 64
 """Least number of candidates of an approximate search: a row's term is a sum over them."""
 Mask = npt.NDArray[np.bool_]
-Pairs = tuple[Ids, Ids, SparseScores, SparseScores]
-"""Ids of a side and of the other one, ascending, and scores and cosines of their best pairs."""
 
 
 class Matching:
@@ -172,8 +171,8 @@ class Matching:
         if not torch.equal(row[entities], term):
             row = row.index_put((entities,), term)
         scores = Scores(own, others, scale=scale, row=row, column=column)
-        rows, columns = _found_pairs(entities, found)
-        made = _score_pairs(scores, entities, rows, columns)
+        rows, columns = found_pairs(entities, found)
+        made = score_pairs(scores, entities, rows, columns)
         if not rivals or not len(columns):
             return made
         best = made[2].best(1)[1][:, 0]
@@ -182,8 +181,8 @@ class Matching:
         claims = self._indexes.get(side, ann).search(
             others[best], more, scale=scale, bias=row, allowed=rivals_of
         )[1]
-        claimed, claimants = _found_pairs(best, self._without_rejected(other, best, claims))
-        return _score_pairs(
+        claimed, claimants = found_pairs(best, self._without_rejected(other, best, claims))
+        return score_pairs(
             scores, entities, torch.cat((rows, claimants)), torch.cat((columns, claimed))
         )
 
@@ -235,7 +234,7 @@ class Matching:
         elif len(asked) and found is not None:
             found = found[lacking]
             cosine = torch.full(found.shape, -torch.inf)
-            rows, columns = _found_pairs(asked, found)
+            rows, columns = found_pairs(asked, found)
             cosine[found >= 0] = dots(own, rows, others, columns).float().cpu()
             term[lacking] = potentials.term(cosine, column[found].where(pool[found], -torch.inf))
         return term
@@ -395,25 +394,3 @@ def _rows(matcher: str, side: str) -> str:
 def _with(mask: Tensor, ids: Tensor) -> Tensor:
     """The mask, bool[n], with some ids added; the same object if it has them all."""
     return mask if mask[ids].all() else mask.index_put((ids,), torch.tensor(True))
-
-
-def _found_pairs(entities: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs of entities, int64[q], with what was found of each, int64[q, c], -1 for none."""
-    there = found >= 0
-    return entities[:, None].expand_as(found)[there], found[there]
-
-
-def _score_pairs(scores: Scores, entities: Tensor, rows: Tensor, columns: Tensor) -> Pairs:
-    """Score the pairs of ``rows`` and ``columns``, int64[p] each, that need not be distinct."""
-    m = max(1, scores.shape[1])
-    keys = torch.unique(rows * m + columns)
-    rows, columns = keys // m, keys % m
-    row_ids, column_ids = torch.unique(torch.cat((entities, rows))), torch.unique(columns)
-    pairs = SparseScores(
-        torch.searchsorted(row_ids, rows),
-        torch.searchsorted(column_ids, columns),
-        torch.empty(len(keys)),
-        (len(row_ids), len(column_ids)),
-    )
-    some = scores.rows(row_ids).columns(column_ids)
-    return row_ids.numpy(), column_ids.numpy(), *rescore(pairs, some)
