@@ -4,7 +4,7 @@ Some left entities of test links of `world` are taken out of the left graph befo
 all their triples. Then each is asked about over the reconciliation API, by its triples as
 properties and without its name: is its counterpart among the first five?
 
-    PYTHONPATH=. python benchmarks/reconcile.py [--run FOLDER] [--entities 200] [--preset strong]
+    PYTHONPATH=. python benchmarks/reconcile.py [--run FOLDER] [--entities 200] [--preset strong] [--set KEY=VALUE]
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="keep the run there, or use the one that is there")
     parser.add_argument("--entities", type=int, default=200)
     parser.add_argument("--preset", default="strong")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     task = load_task(AlignmentTask, "world", False)
@@ -90,7 +91,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = args.run or Path(folder) / "run"
         if not (run / "bundle").exists():
-            aligner = Aligner.from_preset(args.preset, seed=args.seed)
+            aligner = Aligner.from_preset(args.preset, *args.set, seed=args.seed)
             aligner.fit(without(task, chosen[:, 0])).save(run)
         ranks, sure = {}, 0
         right = {str(left): task.right.entities[r] for left, r in chosen.tolist()}

@@ -85,7 +85,10 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=512)
+        listening = socket.create_server((host, port), family=family, backlog=512)
+        # An answer is sent in two pieces; without it the second would wait for a receipt.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except (OSError, UnicodeError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InputError(
