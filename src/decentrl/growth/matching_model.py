@@ -274,6 +274,10 @@ class MatchingModel(GrowingModel[AlignmentState]):
         self._undecided.solve(side, self.config.matching.matcher)
         return replace(self.learned, potentials=self._undecided.to_tensors())
 
+    def candidates(self, side: Side) -> Tensor:
+        """Mask of the entities of a side that may be matched: no link or sure match has them."""
+        return self._matching.candidates(side)
+
     def known_links(self) -> Ids:
         """The links that are known now, after what was decided: int64[n, 2]."""
         return self._once("links", lambda: self._decided.links(self._known_links))

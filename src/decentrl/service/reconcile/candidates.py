@@ -10,7 +10,6 @@ in the target, and the nearest of its entities are the candidates; no confidence
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
@@ -18,31 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from decentrl.growth.explain_pair import NAMES
 from decentrl.growth.strangers import with_strangers
 from decentrl.matching.potentials import OTHER
 from decentrl.service.entities import folded, search, shown
+from decentrl.service.reconcile.candidate import Candidate
 from decentrl.service.reconcile.questions import Meaning, Query, Words
+from decentrl.service.reconcile.structure import by_structure
 from decentrl.service.served_run import ServedRun
 
-NAMES = "names"
 ENTITY = "entity"
 """The type of the entities of a run with one graph."""
-
-
-@dataclass
-class Candidate:
-    """An entity of the target, and why it may be the one.
-
-    Attributes:
-        score: 100 times the confidence, or likeness where none was learned.
-        sure: whether it is taken to be the one.
-        features: numbers by what they are called.
-    """
-
-    id: int
-    score: float = 0.0
-    sure: bool = False
-    features: dict[str, float] = field(default_factory=dict)
 
 
 class Reconciler:
@@ -114,8 +99,12 @@ class Reconciler:
             if meanings[i].says_something:
                 ways["near"].append(i)
         found: list[dict[int, Candidate]] = [{} for _ in queries]
-        for way, find in (("match", self._matched), ("near", self._near)):
-            if places := ways[way]:
+        called = [i for i in ways["match"] if meanings[i].stranger.names]
+        nameless = [i for i in ways["match"] if not meanings[i].stranger.names]
+        for places, find in (
+            (called, self._matched), (nameless, self._matched), (ways["near"], self._near)
+        ):  # fmt: skip
+            if places:
                 strangers = [meanings[i] for i in places]
                 most = max(queries[i].most for i in places)
                 for i, listed in zip(places, find(target, strangers, most), strict=True):
@@ -162,6 +151,13 @@ class Reconciler:
         table = model.match(own.entities.take(ids), top=max(top, 2), side=source)
         found: list[list[Candidate]] = []
         least = model.thresholds()
+        if self._reads_names and not any(stranger.names for stranger in strangers):
+            sure = {row[source]: row for row in table if row["rank"] == 1}
+            firsts = [sure[label] for label in own.entities.take(ids)]
+            return [
+                by_structure(model, source, own_id, target, first, top)
+                for own_id, first in zip(ids.tolist(), firsts, strict=True)
+            ]
         for row in table:
             if row["rank"] == 1:
                 found.append([])
