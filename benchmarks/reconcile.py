@@ -4,7 +4,7 @@ Some left entities of test links of `world` are taken out of the left graph befo
 all their triples. Then each is asked about over the reconciliation API, by its triples as
 properties and without its name: is its counterpart among the first five?
 
-    PYTHONPATH=. python benchmarks/reconcile.py [--run FOLDER] [--entities 200] [--preset strong] [--set KEY=VALUE]
+    PYTHONPATH=. python benchmarks/reconcile.py [--run FOLDER] [--entities 200] [--preset strong]
 """
 
 from __future__ import annotations

@@ -132,10 +132,11 @@ def test_properties_are_triples_of_an_entity_in_no_graph(
             pid = relation if h == id else f"^{relation}"
             properties.append({"pid": pid, "v": {"id": other, "name": "whatever"}})
             triples.append(("?new", relation, other) if h == id else (other, relation, "?new"))
-        query = {"query": "", "properties": properties, "limit": 4}
+        name = f"{label} la Neuve"
+        query = {"query": name, "properties": properties, "limit": 4}
         found = ask(client, {"q": query})["q"]["result"]
         grown = Aligner.load(world_run, "cpu")
-        grown.add(triples, side="left")
+        grown.add(triples, side="left", names=[("?new", name)])
         expected = grown.match("?new", top=4).to_pylist()
         assert [x["id"] for x in found] == [row["right"] for row in expected]
         assert found[0]["score"] == pytest.approx(100 * expected[0]["confidence"], abs=0.01)
@@ -144,6 +145,12 @@ def test_properties_are_triples_of_an_entity_in_no_graph(
         assert {"cosine", "encoder", "score"} <= set(features)
         scores = [x["score"] for x in found]
         assert scores == sorted(scores, reverse=True)
+        # Without a name it is compared with others by all but names.
+        query["query"] = ""
+        nameless = ask(client, {"q": query})["q"]["result"]
+        cosines = [{y["id"]: y["value"] for y in x["features"]}["cosine"] for x in nameless]
+        assert len(cosines) == 4
+        assert sorted(cosines[1:], reverse=True) == cosines[1:]
     assert client.get("/v1/run").json() == before
     assert taken
 
