@@ -84,7 +84,8 @@ def test_accept_reject_skip_and_undo(seen: Watched) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".counts li").first).to_contain_text("0 of")
     assert pair(page) == first
-    assert [x["verdict"] for x in decisions(seen)][3:] == ["undo"] * 3
+    taken_back = [(x["verdict"], x["by"]) for x in decisions(seen)][3:]
+    assert taken_back == [("undo", "Ada <b>Lovelace</b>")] * 3
 
 
 def test_a_wrong_token_is_asked_for_again(seen: Watched) -> None:

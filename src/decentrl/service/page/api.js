@@ -74,11 +74,11 @@ export async function get(path, parameters, signal) {
 export const getRuns = async () => (await answer(await asked("v1/runs", {}))).runs;
 
 /** A request that changes the run, or reads with the token. */
-export async function send(method, path, body) {
+export async function send(method, path, body, parameters) {
   const headers = { accept: "application/json" };
   if (reviewer.token) headers.authorization = `Bearer ${reviewer.token}`;
   if (body) headers["content-type"] = "application/json";
-  return answer(await asked(address(path), { method, headers, body: body && JSON.stringify(body) }));
+  return answer(await asked(address(path, parameters), { method, headers, body: body && JSON.stringify(body) }));
 }
 
 /** What a promise gives, if it does so soon; undefined if it fails or takes longer. */

@@ -112,8 +112,8 @@ export class Queue {
   }
 
   /** Takes the last decision back, and puts its pair in question again. */
-  async undo() {
-    const { undone } = await send("DELETE", "decisions/last");
+  async undo(by) {
+    const { undone } = await send("DELETE", "decisions/last", null, { by });
     this.seen.delete(key(undone.left, undone.right));
     await this.more();
     const is = (item) => item?.left.id === undone.left && item.right.id === undone.right;

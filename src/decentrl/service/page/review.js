@@ -175,7 +175,7 @@ class Review {
   }
 
   async undone() {
-    await queue.undo();
+    await queue.undo(reviewer.name);
     return "The last decision is taken back.";
   }
 
