@@ -50,6 +50,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "propagate": ("propagate", ()),
     "strong-self": ("strong", ("self_training.rounds=3",)),
     "strong": ("strong", ()),
+    "quick-self": ("quick", ("self_training.rounds=3",)),
 }
 NAMES = ("hits@1", "hits@10", "mrr")
 

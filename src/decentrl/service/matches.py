@@ -222,7 +222,7 @@ class _Kept:
         there = self.ids[place, :top] >= 0
         return Line(
             self.ids[place, :top][there].tolist(),
-            self.scores[place, :top][there].tolist(),
+            [_number(score) for score in self.scores[place, :top][there]],
             _number(self.confidence[place]),
             _number(self.least[place]),
         )
@@ -230,11 +230,11 @@ class _Kept:
 
 class Line(NamedTuple):
     """Matches of an entity: ids and scores, best first, the confidence in the first, and the
-    least that counts.
+    least that counts. What was decided has no score.
     """
 
     ids: list[int]
-    scores: list[float]
+    scores: list[float | None]
     confidence: float | None
     least: float | None
 

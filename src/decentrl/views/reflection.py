@@ -137,7 +137,7 @@ class ReflectionObjective(LinkObjective):
     """
 
     always_shuffles = True
-    most_steps = 8
+    most_steps = 24
 
     def loss(self, batch: Ids, rng: np.random.Generator) -> Tensor:
         device = self.structure.seen.device

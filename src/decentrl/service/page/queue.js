@@ -18,7 +18,7 @@ export class Queue {
 
   /** Starts, or goes on where it was left. */
   async start(signal) {
-    await this.more(signal);
+    await this.more({ signal, stay: true });
     return this;
   }
 
@@ -27,11 +27,16 @@ export class Queue {
     return this.waiting[0];
   }
 
-  /** Fetches what is to be looked at now: a decision may have changed it. */
-  async more(signal) {
+  /** Fetches what is to be looked at now; the pair in question may stay the first. */
+  async more({ signal, stay = false } = {}) {
+    const asked = (this.asked = {});
     const found = await get("review", { limit: LISTED }, signal);
+    if (this.asked !== asked) return; // a later decision has asked again
+    const { current } = this;
+    const open = found.items.filter(({ left, right, decision }) => (this.skipped || !decision) && !this.seen.has(key(left.id, right.id)));
+    this.waiting = stay && current ? [current, ...open.filter((item) => item.left.id !== current.left.id)] : open;
     this.progress = found.progress;
-    this.waiting = found.items.filter(({ left, right, decision }) => (this.skipped || !decision) && !this.seen.has(key(left.id, right.id)));
+    this.changed?.();
   }
 
   /** Puts what was skipped in question again. */
@@ -84,14 +89,26 @@ export class Queue {
     return [{ ...own, confidence, score }, ...alternatives].filter((one) => one.id !== right.id);
   }
 
-  /** Keeps a decision in the run, and goes on. */
+  /** Keeps a decision in the run, and goes on with what is there already; the rest is asked for meanwhile. */
   async decide(verdict, by) {
     const item = this.current;
-    await send("POST", "decisions", { left: item.left.id, right: item.right.id, verdict, by });
+    const { left, right } = item;
+    await send("POST", "decisions", { left: left.id, right: right.id, verdict, by });
     this.past.push(item);
-    this.seen.add(key(item.left.id, item.right.id));
-    await this.more();
+    this.seen.add(key(left.id, right.id));
+    const free = (other) => verdict !== "accept" || (other.left.id !== left.id && other.right.id !== right.id);
+    this.waiting = this.waiting.slice(1).filter(free);
+    this.count(verdict);
+    if (this.waiting.length > AHEAD) this.more({ stay: true }).catch(() => {});
+    else await this.more();
     return item;
+  }
+
+  /** The counts after a decision, until the service gives them. */
+  count(verdict) {
+    const counted = { accept: "accepted", reject: "rejected", skip: "skipped" }[verdict];
+    const { decided, remaining, [counted]: before } = this.progress;
+    this.progress = { ...this.progress, decided: decided + 1, remaining: Math.max(0, remaining - 1), [counted]: before + 1 };
   }
 
   /** Takes the last decision back, and puts its pair in question again. */

@@ -28,10 +28,12 @@ class Review {
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
     this.buttons();
+    queue.changed = () => this.top.querySelector(".progress")?.replaceWith(this.progress());
   }
 
   leave() {
     document.removeEventListener("keydown", this.keys);
+    queue.changed = null;
   }
 
   get mayDecide() {
