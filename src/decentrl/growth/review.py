@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -243,14 +244,24 @@ class Review:
         """
         pairs = self.pairs
         rows, columns = pairs.rows[places], pairs.columns[places]
-        claims, claimants = pairs.T.best(2)
-        best = pairs.best(1)[0][rows, 0].double()
+        claims, claimants = self.claims
+        best = self.best[rows].double()
         own = claimants[columns, 0] == rows
         rival = torch.where(own, claims[columns, 1], claims[columns, 0]).double()
         value, cosine = (x.values[places].double() for x in (pairs, self.cosines))
         made = torch.stack((value, value - best, cosine, value - rival), dim=1)
         made[:, [1, 3]] = made[:, [1, 3]].clamp(max=CAP)
         return made.cpu()
+
+    @cached_property
+    def claims(self) -> tuple[Tensor, Tensor]:
+        """The two best scores of each column, and whose they are."""
+        return self.pairs.T.best(2)
+
+    @cached_property
+    def best(self) -> Tensor:
+        """The best score of each row."""
+        return self.pairs.best(1)[0][:, 0]
 
     def progress(self, order: Ids) -> Progress:
         counts = dict.fromkeys(("accept", "reject", "skip"), 0)
