@@ -76,8 +76,6 @@ def on_config(config: Any) -> Any:
     notes = [{"Lab notebooks": [f"research/{x}.md" for x in
               ("index", "results", "experiments", "hardening")]}]  # fmt: skip
     config.nav[-1]["Results"] = pages + notes
-    if (ROOT / "docs/explorer.md").exists():
-        config.nav[1]["Begin"].insert(3, {"Curating in the browser": "explorer.md"})
     return config
 
 
