@@ -124,6 +124,17 @@ def test_narrower_vectors_are_the_nearest_of_that_width() -> None:
     assert np.isclose(lost, (np.linalg.svd(noisy)[1][5:] ** 2).sum(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dim", [1, 3, 5, 8, 20])
+def test_fewer_vectors_than_numbers(dim: int) -> None:
+    """As many axes as vectors keep every product; more are zeros."""
+    vectors = random(5, 20, 4)
+    (found,) = narrowed([Part(["x"] * 5, vectors)], dim)
+    made = np.asarray(found.vectors)
+    assert made.shape == (5, dim)
+    lost = (vectors**2).sum() - (made**2).sum()
+    assert np.isclose(lost, (np.linalg.svd(vectors)[1][dim:] ** 2).sum(), rtol=1e-4, atol=1e-3)
+
+
 def test_a_width_that_cannot_be_is_an_error() -> None:
     for dim in (0, 7):
         with pytest.raises(InputError, match="give 1 to 6"):
