@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 
 from decentrl.config.memory import VARIABLE, memory
 from decentrl.errors import InputError
