@@ -17,7 +17,7 @@ from decentrl.data.literals import of_literals, read_attributes, read_names
 from decentrl.data.memory import Source, read_memory
 from decentrl.data.names import NO_NAMES, Names, names_from_ids
 from decentrl.data.readers import read_table
-from decentrl.data.table import TRIPLE, Columns, Table, distinct_labels, row_ids
+from decentrl.data.table import TRIPLE, Columns, Table, coded_keys, distinct_labels, row_ids
 from decentrl.data.vocabulary import Ids, Vocabulary
 from decentrl.errors import warn_left_out
 
@@ -164,9 +164,14 @@ class KnowledgeGraph:
 
     def holding(self, table: Table) -> KnowledgeGraph:
         """The same vocabularies with the triples of a table, and what was left out of it."""
-        graph = self.with_triples(row_ids(table, *self.columns))
-        counts = ReadCounts(len(table) - len(graph.triples), self.counts.literals)
-        return replace(graph, counts=counts)
+        # Of a large table the rows of ids would be most of the memory.
+        keys = coded_keys(table, *self.columns)
+        if keys is None:
+            triples = distinct_rows(row_ids(table, *self.columns), self.sizes)
+        else:
+            triples = _rows_of_keys(keys, self.sizes)
+        counts = ReadCounts(len(table) - len(triples), self.counts.literals)
+        return replace(self, triples=triples, counts=counts)
 
     def content_hash(self) -> str:
         """SHA-256 over labels, in the order of their ids, triples, names and attributes."""
@@ -210,7 +215,11 @@ def distinct_rows(rows: Ids, sizes: tuple[int, ...]) -> Ids:
     """The distinct rows of int64[n, k], in lexicographic order; column j holds ids < sizes[j]."""
     if not len(rows):
         return np.empty((0, len(sizes)), np.int64)
-    keys = row_keys(rows, sizes)
+    return _rows_of_keys(row_keys(rows, sizes), sizes)
+
+
+def _rows_of_keys(keys: Ids, sizes: tuple[int, ...]) -> Ids:
+    """The distinct rows of these :func:`row_keys`, in lexicographic order; the keys are used up."""
     keys.sort()  # np.unique hashes instead, which is far slower here
     first = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=first[1:])

@@ -137,6 +137,24 @@ def row_ids(table: Table, *columns: tuple[Vocabulary, str]) -> Ids:
     return ids
 
 
+def coded_keys(table: Table, *columns: tuple[Vocabulary, str]) -> Ids | None:
+    """One integer for each row of a table, in the order of its rows of ids, int64[n].
+
+    They are made without the rows. None if a label is unknown, or there are too many of them.
+    """
+    sizes = np.array([len(vocabulary) for vocabulary, _ in columns], np.float64)
+    if np.prod(sizes) >= 2.0**62:
+        return None
+    keys = np.zeros(len(table), np.int64)
+    for (labels, codes), (vocabulary, _) in zip(table.encoded, columns, strict=True):
+        places = _places(labels, vocabulary, table.uris)
+        if len(places) and places.min() < 0:
+            return None
+        keys *= len(vocabulary)
+        keys += places[codes]
+    return keys
+
+
 def unknown_cells(table: Table, *columns: tuple[Vocabulary, str]) -> npt.NDArray[np.bool_]:
     """Which labels are not in the vocabulary of their column, bool[n, k]."""
     found = [
