@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decentrl import Aligner, AlignmentTask, load_dataset
@@ -116,6 +116,7 @@ def test_features_say_how_much_is_known_of_both_and_which_is_new(run: Path) -> N
     assert 0 <= judge.of(found, torch.zeros(4, len(FEATURES)).double())[3] <= 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 5), st.integers(0, 2), st.integers(0, 5)]), max_size=20))
 def test_the_rarest_triple_is_that_which_the_fewest_entities_have(
     rows: list[tuple[int, int, int]],

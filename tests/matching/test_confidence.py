@@ -280,6 +280,7 @@ def wilson(right: float, n: float) -> float:
     return float((middle - error) / (1 + z * z / n))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9]), st.booleans()), max_size=40),
     st.floats(0.1, 0.9),
