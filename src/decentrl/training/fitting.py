@@ -49,10 +49,8 @@ from decentrl.views.fused import FusedViews, Structures
 from decentrl.views.text import PAIRS, NameView, texts_of
 
 NO_LINKS: Ids = np.empty((0, 2), np.int64)
-FEWEST_NAMED = 10
-"""Links of entities with names or attributes that weights are chosen by, at least."""
-LEAST_ROUNDS = 2
-"""Rounds of self-training after a start without links."""
+FEWEST_NAMED = 10  # links of entities with names or attributes that weights are chosen by
+LEAST_ROUNDS = 2  # of self-training after a start without links
 
 
 @dataclass(frozen=True, eq=False)
