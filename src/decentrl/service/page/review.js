@@ -108,7 +108,7 @@ class Review {
   /** Asks who decides. */
   entry() {
     if (!this.run.writable) {
-      return el("p", { class: "note card" }, "This service only reads. To decide, start it with ", el("code", {}, "--write"), " and a token.");
+      return el("p", { class: "note card" }, "This service only reads. To decide, start it with ", el("code", {}, "--write"), ".");
     }
     const field = (id, title, value, more) => el("div", { class: "field" }, el("label", { for: id }, title), el("input", { id, value, required: true, ...more }));
     const begin = (event) => {
