@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.site import reference, widths
+from tools.site.markdown import as_markdown
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +57,14 @@ def test_the_tutorial_of_the_encoder_shows_the_example() -> None:
     for block in blocks:
         shown = block.split("\n```")[0]
         assert {line.strip() for line in shown.splitlines()} <= lines
+
+
+def test_docstrings_become_markdown() -> None:
+    formula = ".. math::\n    x = 1\n    y\n\n"
+    text = f"Of :class:`~a.b.C`.\n\n>>> f(\n...     1)\n\n{formula}Args:\n    a: b.\n"
+    assert as_markdown(text) == (
+        "Of `C`.\n\n```python\nf(\n    1)\n```\n\n```latex\nx = 1\ny\n```\n\nArgs:\n    a: b.\n"
+    )
 
 
 BROWSER = next(filter(None, map(shutil.which, widths.BROWSERS)), None)
