@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 ABSENT = "benchmark files absent: set DECENTRL_DATA"
 NO_BROWSER = "no browser: apt-get install chromium, and pip install playwright"
