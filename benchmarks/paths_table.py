@@ -46,6 +46,8 @@ ROWS = {
     "geonames-strong": Row("world/geonames", preset="strong"),
     "fb237-v1": Row("inductive/fb237-v1", published="RED-GNN .369; NBFNet Hits@10 of 50 .834"),
     "wn18rr-v1": Row("inductive/wn18rr-v1", published="RED-GNN .701; NBFNet Hits@10 of 50 .948"),
+    "fb237-v1-members": Row("inductive/fb237-v1", ("model.members=3",)),
+    "wn18rr-v1-members": Row("inductive/wn18rr-v1", ("model.members=3",)),
     "subject10": Row("fb15k-subject10", open_world=True, published="MEAN .310, LAN .394"),
     "fb15k-237": Row(
         "fb15k-237", ("model.dim=32", "training.batch=64", "training.epochs=70"),
