@@ -156,19 +156,20 @@ def read_statements(
             rows.append(row)
             numbers.append(number)
     except SyntaxError as error:
-        message = " ".join(str(error.msg).split(": ", 1)[-1].split())[:200].rstrip(".")
-        remedy = "correct the line" if error.lineno else "correct it"
-        if "LoadDocumentCallback" in message:
-            message = "its @context is an address"
-            remedy = "write what is at that address into the file; nothing is fetched"
-        raise InputError(
-            f"this is not {_SYNTAXES[kind][1]} ({message})",
-            file=file,
-            line=error.lineno,
-            remedy=remedy,
-        ) from None
+        raise _no_syntax(error, file, kind) from None
     columns = zip(*literals, strict=True) if literals else [()] * len(LITERAL)
     return rows, numbers, pa.table(string_columns(columns), names=list(LITERAL))
+
+
+def _no_syntax(error: SyntaxError, file: Path, kind: str) -> InputError:
+    """What to say of a file that its parser refuses."""
+    message = " ".join(str(error.msg).split(": ", 1)[-1].split())[:200].rstrip(".")
+    remedy = "correct the line" if error.lineno else "correct it"
+    if "LoadDocumentCallback" in message:
+        message = "its @context is an address"
+        remedy = "write what is at that address into the file; nothing is fetched"
+    problem = f"this is not {_SYNTAXES[kind][1]} ({message})"
+    return InputError(problem, file=file, line=error.lineno, remedy=remedy)
 
 
 def _parse(ox: Any, data: bytes, file: Path, kind: str) -> Iterator[Any]:

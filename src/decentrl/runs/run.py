@@ -146,17 +146,7 @@ def make_run(
         with whole_files(folder / job.file) as (part,):
             pq.write_table(answers.to_arrow(), part)
         model.seconds[job.step] = time.perf_counter() - started
-        results = {
-            **about(model),
-            "device": device_name(model),
-            "seconds": {
-                name: round(model.seconds[name], 3) for name in ("read", "train", job.step)
-            },
-            "peak_memory_bytes": peak_memory(model),
-            "results": rows,
-            **job.found(model, bool(rows)),
-            "confidence": model.confidence(),
-        }
+        results = _results(job, model, rows)
         model.save(folder, rows)
         tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
         matches = answers.to_pylist() if job.answers else []
@@ -164,6 +154,20 @@ def make_run(
         write_text(folder / "report.html", render_report(report))
         write_results(folder, results)
     return model, results
+
+
+def _results(job: Job, model: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The content of results.json; ``rows`` are those of the test."""
+    steps = ("read", "train", job.step)
+    return {
+        **about(model),
+        "device": device_name(model),
+        "seconds": {name: round(model.seconds[name], 3) for name in steps},
+        "peak_memory_bytes": peak_memory(model),
+        "results": rows,
+        **job.found(model, bool(rows)),
+        "confidence": model.confidence(),
+    }
 
 
 def about(model: Any) -> dict[str, Any]:
