@@ -60,7 +60,7 @@ def review(  # long, as its options and their help are in it
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the matches that are worth looking at, the most doubtful first; or decide about them.
+    """Show the matches that are worth looking at, doubtful ones first; or decide about them.
 
     What is accepted is matched from then on, and its entities with nothing else; what is rejected
     is not proposed again. Decisions are kept in the run, and `decentrl refit` learns from them.

@@ -121,7 +121,7 @@ class ReviewingModel(MatchingModel):
         return len(rows)
 
     def review_queue(self, limit: int = 20, offset: int = 0, language: str = "") -> ReviewQueue:
-        """The matches that are worth looking at, the most doubtful first.
+        """The matches that are worth looking at, doubtful ones beside other doubtful ones first.
 
         Each entity of the left graph that no link has taken is in it once, with its best match that
         was not rejected. What was decided is not in it any more; skipped pairs come last.

@@ -27,7 +27,7 @@ async def review(
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     language: Language = "",
 ) -> JSONResponse:
-    """The matches that are worth looking at, the most doubtful first, and how far a review is.
+    """The matches that are worth looking at, doubtful ones first, and how far a review is.
 
     What was accepted or rejected is not in it any more; skipped pairs come last.
     """

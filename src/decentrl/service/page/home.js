@@ -42,7 +42,7 @@ function tiles(run) {
 function reviewCard(progress, run) {
   const { decided, remaining } = progress;
   return card("Review", { class: "invite" },
-    el("p", {}, `${counted(remaining, "match", "matches")} to look through, the most doubtful first; ${count(decided)} decided so far.`),
+    el("p", {}, `${counted(remaining, "match", "matches")} to look through, doubtful ones first; ${count(decided)} decided so far.`),
     el("a", { class: "primary", href: route("review") }, run.writable ? "Review matches" : "Look at the queue"));
 }
 
