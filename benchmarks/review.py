@@ -135,7 +135,8 @@ def compared(
 
 def chances(review: Review) -> Any:
     """How far each match stands out among its rivals, 0 to 1."""
-    return shares(review.pairs, review.temperature).numpy()
+    every, places = shares(review.pairs, review.temperature), review.pairs.places(1)[:, 0]
+    return torch.where(places >= 0, every[places], 0.0).numpy()
 
 
 def doubt(review: Review) -> Any:
@@ -146,39 +147,21 @@ def yields(review: Review) -> Any:
     return review.yields().numpy()
 
 
-def influence(review: Review, per_neighbour: bool = False) -> Any:
-    """How many neighbours without a link each match has, less those that have linked neighbours.
-
-    Args:
-        per_neighbour: the mean over all neighbours instead of the sum.
-    """
-    found = review.found.clamp(min=0).numpy()
-    total, count = np.zeros(len(found)), np.ones(len(found))
-    for side, free, ids in (
-        ("left", review.mine, review.mine), ("right", review.theirs, review.theirs[found])
-    ):  # fmt: skip
-        graph = review.growing.sides[side]
-        triples = np.concatenate((graph.trained.triples, graph.arrivals.triples))
-        edges = np.concatenate((triples[:, [0, 2]], triples[:, [2, 0]]))
-        edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
-        n, unlinked = len(graph.entities), np.zeros(len(graph.entities), bool)
-        unlinked[free] = True
-        near = np.bincount(edges[:, 0], ~unlinked[edges[:, 1]], n)
-        gain = np.where(unlinked, 1 / (1 + near), 0.0)
-        total += np.bincount(edges[:, 0], gain[edges[:, 1]], n)[ids]
-        count += np.bincount(edges[:, 0], minlength=n)[ids]
-    return total / count if per_neighbour else total
+def nearby(review: Review) -> Any:
+    """The doubt about pairs of neighbours."""
+    every = shares(review.pairs, review.temperature)
+    return review.doubt_nearby(every * (1 - every)).numpy()
 
 
 ORDERS: dict[str, Callable[[Review], Any]] = {
     "doubt": doubt,
     "yield": yields,
     "yield x doubt": lambda review: yields(review) * doubt(review),
-    "yield x (1 - share)": lambda review: yields(review) * (1 - chances(review)),
-    "sure": chances,
-    "influence": influence,
-    "doubt x influence": lambda review: doubt(review) * influence(review),
-    "doubt x mean influence": lambda review: doubt(review) * influence(review, True),
+    "yield x nearby": lambda review: yields(review) * nearby(review),
+    "yield x doubt x (1 + nearby)": lambda review: (
+        yields(review) * doubt(review) * (1 + nearby(review))
+    ),
+    "yield x doubt x nearby": Review.worth,
 }
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from decentrl import Aligner, AlignmentTask, ConfigError, InputError, UnknownLabelError
 from decentrl.data.readers import read_table
 from decentrl.data.table import LINK
 from decentrl.errors import BundleError
+from decentrl.growth.review import Review
 from decentrl.training.fitting import Pass
 
 
@@ -364,6 +366,23 @@ def test_the_queue_is_doubtful_first_and_has_every_match_once(
     assert (*pages[0], *pages[1]) == queue.items[:14]
     assert asked.review_queue(limit=0).items == ()
     assert asked.review_queue(offset=10**6).items == ()
+
+
+def test_of_matches_in_doubt_those_beside_others_in_doubt_come_first(
+    asked: Aligner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = asked.review_queue(limit=10**6).items
+    sure = [item.confidence * (1 - item.confidence) for item in items]
+    monkeypatch.setattr(Review, "doubt_nearby", lambda review, doubt: 0 * review.sure)
+    alone = asked.review_queue(limit=10**6).items
+    assert [x.left for x in alone] != [x.left for x in items]
+    doubts = [item.confidence * (1 - item.confidence) for item in alone]
+    assert doubts == pytest.approx(sorted(sure, reverse=True))
+    second = asked.growing.sides["left"].entities.find_all([alone[1].left])[0]
+    monkeypatch.setattr(
+        Review, "doubt_nearby", lambda review, doubt: torch.from_numpy(review.mine == second)
+    )
+    assert asked.review_queue(limit=1).items[0].left == alone[1].left
 
 
 def test_progress_counts_what_counts_now(run: Path) -> None:

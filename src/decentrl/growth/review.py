@@ -16,6 +16,7 @@ from decentrl.data.vocabulary import Ids
 from decentrl.growth.decided import DecidedPairs, among, current
 from decentrl.growth.growing import Growing
 from decentrl.growth.growing_graph import GrowingGraph
+from decentrl.growth.nearby import doubt_nearby
 from decentrl.growth.potentials import Matching
 from decentrl.growth.settled import Settled
 from decentrl.matching.confidence import CAP, evidence, fit_confidence
@@ -29,6 +30,8 @@ SHOWN = 4
 """Alternatives of an item."""
 FEWEST = 5
 """Matches that were accepted, and as many rejected, before the order learns from decisions."""
+ALONE = 0.01
+"""What a match counts beside which no other is in doubt; a neighbour's doubt is at most 1/4."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +147,27 @@ class Review:
     def worth(self) -> Any:
         """How much it is worth to look at each row's match, float64[n].
 
-        That is the doubt about it, chance · (1 - chance). Without a confidence it is the doubt
-        which candidate is right, times the chance that one of them is: many entities have no
+        That is the doubt about it, chance · (1 - chance), times the doubts about pairs of
+        neighbours, as an answer tells about these, too. Without a confidence it is the doubt which
+        candidate is right, times the chance that one of them is: many entities have no
         counterpart, and to look at these teaches nothing.
         """
-        if self.sure is not None:
-            return (self.sure * (1 - self.sure)).numpy()
-        share = shares(self.pairs, self.temperature)
-        return (self.yields() * share * (1 - share)).numpy()
+        every, places = shares(self.pairs, self.temperature), self.pairs.places(1)[:, 0]
+        share = torch.where(places >= 0, every[places], 0.0).cpu()
+        own = _doubt(share) * self.yields() if self.sure is None else _doubt(self.sure)
+        return (own * (ALONE + self.doubt_nearby(_doubt(every).cpu()))).numpy()
+
+    def doubt_nearby(self, doubt: Tensor) -> Tensor:
+        """The doubt about pairs of neighbours of each row's match, float64[n]."""
+        rows = (self.found >= 0).nonzero()[:, 0].numpy()
+        matches = self.mine[rows], self.theirs[self.found.numpy()[rows]]
+        ends = (self.mine, self.pairs.rows), (self.theirs, self.pairs.columns)
+        pairs = [ids[index.cpu().numpy()] for ids, index in ends]
+        graphs = self.growing.sides["left"], self.growing.sides["right"]
+        near = doubt_nearby(graphs, np.stack(matches, 1), np.stack(pairs, 1), doubt.numpy())
+        made = torch.zeros(len(self.mine), dtype=torch.float64)
+        made[torch.from_numpy(rows)] = torch.from_numpy(near)
+        return made
 
     def yields(self) -> Tensor:
         """The chance that a look at each row ends with an accepted pair, float64[n].
@@ -304,21 +320,22 @@ def _called(graph: GrowingGraph, ids: Ids, language: str) -> list[tuple[str, str
     return [(label, name or None) for label, name in zip(labels, names, strict=True)]
 
 
+def _doubt(chance: Tensor) -> Tensor:
+    """How little is known if something has a chance: most at one half."""
+    return chance * (1 - chance)
+
+
 def shares(pairs: SparseScores, temperature: float) -> Tensor:
-    """How far each row's best pair stands out, float64[n], 0 to 1: the lesser of its shares of
+    """How far each pair stands out, float64[number of pairs], 0 to 1: the lesser of its shares of
     exp(score / temperature) in its row and in its column.
     """
-    places = pairs.places(1)[:, 0]
-    known = places >= 0
     logits = pairs.values.double() / temperature
-    made = logits.new_zeros(len(places))
-    made[known] = torch.minimum(
+    return torch.minimum(
         *(
-            (logits - _log_sums(logits, ends, size)[ends]).exp()[places[known]]
+            (logits - _log_sums(logits, ends, size)[ends]).exp()
             for ends, size in zip((pairs.rows, pairs.columns), pairs.shape, strict=True)
         )
     )
-    return made.cpu()
 
 
 def _log_sums(values: Tensor, index: Tensor, size: int) -> Tensor:
