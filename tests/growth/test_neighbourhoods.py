@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decentrl import KnowledgeGraph
+from decentrl.data.knowledge_graph import KnowledgeGraph
+from decentrl.data.vocabulary import Vocabulary
 from decentrl.growth.growing_graph import GrowingGraph
 from decentrl.growth.neighbourhoods import UNSEEN, Neighbourhoods
 
@@ -28,12 +29,15 @@ PAIRS = st.permutations(range(N)).map(lambda x: list(enumerate(x)))
 
 def graph_of(triples: list[Triple], arrived: list[Triple]) -> GrowingGraph:
     """A graph in which all entities and relations are known."""
-    every = [(f"e{i}", f"r{i % R}", f"e{i}") for i in range(N)]
-    named = [(f"e{h}", f"r{r}", f"e{t}") for h, r, t in triples]
-    graph = KnowledgeGraph.from_triples(every)
-    ids = KnowledgeGraph.from_triples([*every, *named]).triples[len(every) :]
-    later = np.array(arrived, np.int64).reshape(-1, 3)
-    return GrowingGraph(graph.with_triples(ids), later, torch.zeros(N, 1), dict, 0)
+    entities, relations = (Vocabulary(f"{x}{i}" for i in range(n)) for x, n in (("e", N), ("r", R)))
+    early, late = (np.array(x, np.int64).reshape(-1, 3) for x in (triples, arrived))
+    return GrowingGraph(
+        KnowledgeGraph(entities, relations, np.unique(early, axis=0)),
+        late,
+        torch.zeros(N, 1),
+        dict,
+        0,
+    )
 
 
 def about(triples: list[Triple]) -> list[tuple[int, int, int]]:
@@ -96,7 +100,9 @@ def test_it_is_what_its_definition_says(
     asked = [(r, b, head) for (_, r, b), head in zip(source, [True, False] * 8, strict=False)]
     early, late = target[::2], [x for x in target[1::2] if x not in target[::2]]
     made = Neighbourhoods(
-        graph_of(source, []), graph_of(early, late), np.array(pairs[:known]).reshape(-1, 2)
+        graph_of(source, []),
+        graph_of(early, late),
+        np.array(pairs[:known], np.int64).reshape(-1, 2),
     )
     expected = compared(source, [*early, *late], pairs[:known], asked, sure)
     assert made.compare(asked, sure) == pytest.approx(expected, abs=1e-9)

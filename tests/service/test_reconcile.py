@@ -162,21 +162,24 @@ def test_properties_are_triples_of_an_entity_in_no_graph(
 
 
 def test_neighbours_tell_what_has_no_name(client: httpx.Client, world_run: Path) -> None:
-    """A newcomer with the neighbours of a test entity is found by what its neighbours match."""
+    """A newcomer with the neighbours of a test entity is found by what its neighbours match.
+
+    The entity itself is there, too, and where it surely matches it takes its counterpart away.
+    """
     aligner = Aligner.load(world_run, "cpu")
     left, right = aligner.growing.sides.values()
-    linked = set(aligner.known_links()[:, 0].tolist())
+    settled = set(aligner.learned.settled.pairs[:, 1].tolist())
     queries, expected = {}, {}
-    for own, other in aligner.task.test[:40].tolist():
+    for own, other in aligner.task.test[:100].tolist():
         properties = [
             {
                 "pid": left.trained.relations[r] if h == own else f"^{left.trained.relations[r]}",
                 "v": {"id": left.entities[t if h == own else h]},
             }
             for h, r, t in left.arrivals.about(own).tolist()
-            if (t if h == own else h) in linked
+            if other not in settled
         ]
-        if len(properties) > 2:
+        if len(properties) > 1 and len(queries) < 40:
             queries[str(own)] = {"query": "", "properties": properties}
             expected[str(own)] = right.entities[other]
     found = ask(client, queries)
@@ -184,8 +187,8 @@ def test_neighbours_tell_what_has_no_name(client: httpx.Client, world_run: Path)
         next((i for i, x in enumerate(found[key]["result"]) if x["id"] == label), 5)
         for key, label in expected.items()
     ]
-    assert len(ranks) >= 5
-    assert np.mean([rank < 5 for rank in ranks]) >= 0.6, ranks
+    assert len(ranks) >= 10
+    assert np.mean([rank < 5 for rank in ranks]) >= 0.5, str(ranks)
 
 
 def test_properties_of_the_target_describe_it_there(client: httpx.Client) -> None:

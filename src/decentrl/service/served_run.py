@@ -59,7 +59,7 @@ class ServedRun:
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._loading: threading.Thread | None = None
         self._loaded: Any = None
-        self.idle: Callable[[], bool] = lambda: False
+        self.idle: Callable[[], float | None] = lambda: None
         self.damage = ""
         limit = self.limits
         self._asker = Worker(f"ask {self.name}", limit.waiting, limit.seconds, lambda: self.idle())
