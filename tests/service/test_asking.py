@@ -110,12 +110,12 @@ def test_what_waits_is_finished_before_the_end() -> None:
 def test_idle_work_rests_and_is_woken() -> None:
     calls, left, rested = [], [3], threading.Event()
 
-    def idle() -> bool:
+    def idle() -> float | None:
         calls.append(1)
         left[0] -= 1
         if left[0] <= 0:
             rested.set()
-        return left[0] > 0
+        return 0.001 if left[0] > 0 else None
 
     worker = Worker("test", waiting=9, seconds=5, idle=idle)
     worker.wake()
