@@ -389,7 +389,7 @@ def test_info_tells_how_much_was_added(decentrl: Command, case: Case) -> None:
     assert said in done.out
     found = json.loads(decentrl("info", case.run, "--json").out)
     assert found.pop("added") == {
-        "additions": 2, "triples": 3, "entities": 2, "in_the_bundle": 0,
+        "additions": 2, "triples": 3, "entities": 2, "links": 0, "in_the_bundle": 0,
     }  # fmt: skip
     assert found == trained
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decentrl.config import MatchingConfig
+from decentrl.growth import potentials
 from decentrl.growth.neighbours import Indexes
 from decentrl.growth.potentials import Matching, Pairs
 from decentrl.matching.confidence import evidence
@@ -99,6 +100,29 @@ def test_an_own_term_that_is_not_known_is_made_as_the_full_problem_makes_it(matc
     assert torch.allclose(best[0], expected[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_products_that_are_shared_change_nothing(
+    matcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a few entities the products are made once; those that follow know nothing of it."""
+    entities = [0, 3, N - 1]
+    found = question(columns_alone(matcher), matcher, *entities)
+    made = 0
+
+    def counted(*given: Any) -> Tensor | None:
+        nonlocal made
+        made += 1
+        return None
+
+    monkeypatch.setattr(potentials, "_products", counted)
+    apart = question(columns_alone(matcher), matcher, *entities)
+    assert made == 1
+    assert found[1].tolist() == apart[1].tolist()
+    for one, other in zip(found[2:], apart[2:], strict=True):
+        assert torch.equal(one.columns, other.columns)
+        assert torch.allclose(one.values, other.values, atol=1e-6)
+
+
 @pytest.mark.parametrize("matcher", ["csls", "sinkhorn", "blend"])
 def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: str) -> None:
     """A half-step gives a column what the last turn gave it, up to the turn that is to come."""
@@ -108,10 +132,10 @@ def test_who_was_in_no_full_problem_gets_what_it_would_have_got_there(matcher: s
     solved = {"left": torch.full((N,), torch.nan), "right": torch.full((M,), torch.nan)}
     solved["left"][IDS[0]], solved["right"][IDS[1]] = scores.row, scores.column
     known = solved["right"].clone()
-    potentials = Potentials(matcher, CONFIG, "left", solved, scores.balance)
-    potentials.discard("right", torch.arange(3), M)
-    assert potentials.solved["right"][:3].isnan().all()
-    made = potentials.values("right", FREE["right"], torch.tensor([M - 1]), RIGHT, LEFT)
+    kept = Potentials(matcher, CONFIG, "left", solved, scores.balance)
+    kept.discard("right", torch.arange(3), M)
+    assert kept.solved["right"][:3].isnan().all()
+    made = kept.values("right", FREE["right"], torch.tensor([M - 1]), RIGHT, LEFT)
     shift = 0.0
     if matcher != "csls":  # three columns fewer to share the rows' mass
         shift = scores.balance * 0.1 * np.log((M - 7) / (M - 10))

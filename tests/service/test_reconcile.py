@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from jsonschema.validators import validator_for
 from referencing import Registry, Resource
@@ -145,14 +146,49 @@ def test_properties_are_triples_of_an_entity_in_no_graph(
         assert {"cosine", "encoder", "score"} <= set(features)
         scores = [x["score"] for x in found]
         assert scores == sorted(scores, reverse=True)
-        # Without a name it is compared with others by all but names.
+        # Without a name it is compared with others by all but names, and by its neighbours.
         query["query"] = ""
         nameless = ask(client, {"q": query})["q"]["result"]
-        cosines = [{y["id"]: y["value"] for y in x["features"]}["cosine"] for x in nameless]
-        assert len(cosines) == 4
-        assert sorted(cosines[1:], reverse=True) == cosines[1:]
+        features = [{y["id"]: y["value"] for y in x["features"]} for x in nameless]
+        assert len(features) == 4
+        for one, found_one in zip(features[1:], nameless[1:], strict=True):
+            likeness = max(0.0, (one["cosine"] + one["neighbours"]) / 2)
+            less = likeness - found_one["score"] / 50  # what surely matches another is less like it
+            assert less == pytest.approx(0, abs=1e-5) or less == pytest.approx(0.25, abs=1e-5)
+        scores = [x["score"] for x in nameless[1:]]
+        assert sorted(scores, reverse=True) == scores
     assert client.get("/v1/run").json() == before
     assert taken
+
+
+def test_neighbours_tell_what_has_no_name(client: httpx.Client, world_run: Path) -> None:
+    """A newcomer with the neighbours of a test entity is found by what its neighbours match.
+
+    The entity itself is there, too, and where it surely matches it takes its counterpart away.
+    """
+    aligner = Aligner.load(world_run, "cpu")
+    left, right = aligner.growing.sides.values()
+    settled = set(aligner.learned.settled.pairs[:, 1].tolist())
+    queries, expected = {}, {}
+    for own, other in aligner.task.test[:100].tolist():
+        properties = [
+            {
+                "pid": left.trained.relations[r] if h == own else f"^{left.trained.relations[r]}",
+                "v": {"id": left.entities[t if h == own else h]},
+            }
+            for h, r, t in left.arrivals.about(own).tolist()
+            if other not in settled
+        ]
+        if len(properties) > 1 and len(queries) < 40:
+            queries[str(own)] = {"query": "", "properties": properties}
+            expected[str(own)] = right.entities[other]
+    found = ask(client, queries)
+    ranks = [
+        next((i for i, x in enumerate(found[key]["result"]) if x["id"] == label), 5)
+        for key, label in expected.items()
+    ]
+    assert len(ranks) >= 10
+    assert np.mean([rank < 5 for rank in ranks]) >= 0.5, str(ranks)
 
 
 def test_properties_of_the_target_describe_it_there(client: httpx.Client) -> None:

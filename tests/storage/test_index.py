@@ -102,7 +102,9 @@ def test_exact_is_brute_force_with_ties(data: st.DataObject) -> None:
     allowed = torch.rand(n, generator=chance) < 0.5 if data.draw(st.booleans()) else None
     top, scale = data.draw(st.integers(1, 70)), data.draw(st.sampled_from((1.0, 2.0)))
     with blocks_of(data.draw(st.sampled_from((1, 64, 300, 1 << 20)))):
-        found = ExactIndex(vectors).search(queries, top, scale=scale, bias=bias, allowed=allowed)
+        index, asked = ExactIndex(vectors), {"scale": scale, "bias": bias, "allowed": allowed}
+        found = index.search(queries, top, **asked)
+        same(index.search(queries, top, **asked, products=queries @ vectors.t()), found)
     same(found, brute(vectors, queries, top, scale, bias, allowed))
 
 

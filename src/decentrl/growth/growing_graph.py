@@ -166,7 +166,7 @@ class GrowingGraph:
 
         Both share the vectors there are; those that come are written behind them.
         """
-        self._with_room()
+        self.make_room()
         self.has_vector()
         _ = self._trained_keys, self.literals
         other = copy(self)
@@ -194,7 +194,7 @@ class GrowingGraph:
         """Store new rows of some entities."""
         if not len(ids):
             return
-        grown, places = self._with_room(), torch.from_numpy(ids)
+        grown, places = self.make_room(), torch.from_numpy(ids)
         vectors = rows[:, : grown.shape[1]]
         grown[places.to(grown.device)] = vectors.to(grown.device)
         if self._has_vector is not None:
@@ -202,7 +202,7 @@ class GrowingGraph:
             self._has_vector = mask.index_put((places,), vectors.any(1))
         self.rows |= dict(zip(ids.tolist(), rows, strict=True))
 
-    def _with_room(self) -> Tensor:
+    def make_room(self) -> Tensor:
         """The growing matrix of all vectors, allocated with room for more entities."""
         n, before = len(self.entities), self.vectors if self._grown is None else self._grown
         if self._grown is None or len(before) < n:

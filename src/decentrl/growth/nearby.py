@@ -43,7 +43,8 @@ def doubt_nearby(
     size = len(graphs[1].entities)
     known, asked = first * size + last, pairs[pair, 1] * size + matches[beside, 1]
     found = np.append(known, -1)[np.searchsorted(known, asked)] == asked
-    return np.bincount(beside[found], doubt[pair[found]], len(matches))
+    summed = np.bincount(beside[found], doubt[pair[found]], len(matches))
+    return summed.astype(np.float64)
 
 
 def _edges(graph: GrowingGraph) -> Ids:

@@ -25,6 +25,7 @@ from decentrl.matching.potentials import OTHER, Potentials, scale_of
 from decentrl.matching.similarity import Scores
 from decentrl.matching.sparse import LARGE_KEEP, SparseScores, dots, rescore, top_pairs
 from decentrl.storage.addition import Growth
+from decentrl.storage.index.exact import BLOCK
 
 MOST_PAIRS = 2**32
 """Largest full problem, in pairs, that is solved in order to match a single entity."""
@@ -160,11 +161,13 @@ class Matching:
         free, allowed = self.candidates(other), _with(self.candidates(other), linked)
         column = potentials.values(other, free, linked, others, own)
         kept = max(1, min(max(top, KEPT, NEAR if ann else 0) + self._more, len(allowed)))
+        products = None if ann else _products(own[entities], others)
         found = self._indexes.get(other, ann).search(
-            own[entities], kept, scale=scale, bias=column, allowed=allowed
+            own[entities], kept, scale=scale, bias=column, allowed=allowed, products=products
         )[1]
         found = self._without_rejected(side, entities, found)
-        term = self._row_terms(potentials, side, entities, allowed, column, found if ann else None)
+        near = found if ann else None
+        term = self._row_terms(potentials, side, entities, allowed, column, near, products)
         row = potentials.solved[side]
         if rivals:
             row = potentials.values(side, self.candidates(side), entities[:0], own, others)
@@ -211,6 +214,7 @@ class Matching:
         allowed: Tensor,
         column: Tensor,
         found: Tensor | None,
+        products: Tensor | None,
     ) -> Tensor:
         """Row terms of the entities, float32[q]: from the full problem, or computed where missing.
 
@@ -218,6 +222,7 @@ class Matching:
             allowed: bool[m], the candidates of this search.
             column: float32[m], their potentials.
             found: int64[q, c], the candidates to compute terms from, -1 for none; None for all.
+            products: float32[q, m], their cosines with all, if they were made.
         """
         own, others = (self._growing.sides[which].vectors for which in (side, OTHER[side]))
         # Those of CSLS are over free entities only, so that a pair has one score.
@@ -230,7 +235,8 @@ class Matching:
         asked = entities[lacking]
         if len(asked) and found is None:
             bias = column.where(pool, torch.nan)
-            term[lacking] = potentials.terms(own[asked], others, bias)
+            cosines = None if products is None else products[lacking.to(products.device)]
+            term[lacking] = potentials.terms(own[asked], others, bias, cosines)
         elif len(asked) and found is not None:
             found = found[lacking]
             cosine = torch.full(found.shape, -torch.inf)
@@ -389,6 +395,15 @@ class Matching:
 def _rows(matcher: str, side: str) -> str:
     """The side whose entities are rows of the full problem; the same for both unless Sinkhorn."""
     return side if matcher == "sinkhorn" else "left"
+
+
+def _products(vectors: Tensor, others: Tensor) -> Tensor | None:
+    """The cosines of a few vectors with all others, which the search and the terms share: to read
+    all others takes most of the time of both. None if they are too many to be kept.
+    """
+    if 4 * len(vectors) * len(others) > BLOCK:
+        return None
+    return torch.matmul(vectors, others.t())
 
 
 def _with(mask: Tensor, ids: Tensor) -> Tensor:

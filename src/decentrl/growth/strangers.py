@@ -68,6 +68,18 @@ def with_strangers(model: M, side: str, strangers: Sequence[Stranger]) -> tuple[
     return other, ids
 
 
+def prepare(model: Any) -> None:
+    """Make ahead what the first addition would have to make; nothing is added."""
+    growing = model.growing.fork()
+    for side, graph in growing.sides.items():
+        own = len(graph.entities)
+        triples = graph.trained.triples[:1].copy()
+        triples[:, 0] = own
+        graph.arrive(triples, _labels(1, graph.entities), Literals())
+        if len(triples):
+            _rows(growing, side, np.array([own]))
+
+
 def _rows(growing: Growing, side: str, ids: Ids) -> torch.Tensor:
     graph, model = growing.sides[side], growing.model
     hood = graph.arrivals.neighbourhood(ids, model.reads_two_hops)

@@ -98,10 +98,13 @@ class Potentials:
         self._filled[side] = free
         return self._values[side]
 
-    def terms(self, vectors: Tensor, others: Tensor, bias: Tensor) -> Tensor:
+    def terms(
+        self, vectors: Tensor, others: Tensor, bias: Tensor, cosines: Tensor | None = None
+    ) -> Tensor:
         """Compute the matcher's additive term of vectors [k, d], by those of others, [n, d].
 
         ``bias``, float32[n], are the potentials of the others; NaN for those to leave out.
+        ``cosines``, float32[k, n], are overwritten where they are given.
         """
         made = torch.zeros(len(vectors))
         if self.matcher == "cosine":
@@ -110,7 +113,8 @@ class Potentials:
         size = max(1, _BLOCK // (4 * max(1, len(others))))
         for start in range(0, len(vectors), size):
             some = slice(start, start + size)
-            made[some] = self.term(torch.matmul(vectors[some], others.t()), bias).cpu()
+            known = torch.matmul(vectors[some], others.t()) if cosines is None else cosines[some]
+            made[some] = self.term(known, bias).cpu()
         return made
 
     def term(self, cosine: Tensor, bias: Tensor) -> Tensor:

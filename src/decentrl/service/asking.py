@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, TypeVar
 
 from decentrl.service.failures import busy
@@ -39,15 +41,20 @@ class Worker:
         name: of the thread.
         waiting: jobs that may wait; more are refused.
         seconds: after which a job is given up by those who wait for it.
-        idle: called again and again while nothing waits, until it returns False.
+        idle: called again and again while nothing waits; it returns after how many seconds, or
+            None: not before something was asked.
     """
 
     def __init__(
-        self, name: str, waiting: int, seconds: float, idle: Callable[[], bool] | None = None
+        self,
+        name: str,
+        waiting: int,
+        seconds: float,
+        idle: Callable[[], float | None] | None = None,
     ) -> None:
         self._waiting, self._seconds, self._idle = waiting, seconds, idle
         self._jobs: deque[_Job] = deque()
-        self._change, self._stopped, self._rests = threading.Condition(), False, idle is None
+        self._change, self._stopped, self._due = threading.Condition(), False, 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -72,7 +79,7 @@ class Worker:
             if len(self._jobs) >= self._waiting:
                 raise busy("too many questions are waiting")
             self._jobs.append(job)
-            self._rests = False
+            self._due = 0.0
             self._change.notify()
         try:
             return await asyncio.wait_for(asyncio.wrap_future(job.future), self._seconds)
@@ -84,7 +91,7 @@ class Worker:
     def wake(self) -> None:
         """Call ``idle`` again."""
         with self._change:
-            self._rests = self._idle is None
+            self._due = 0.0
             self._change.notify()
 
     def stop(self) -> None:
@@ -97,16 +104,20 @@ class Worker:
     def _run(self) -> None:
         while True:
             with self._change:
-                while not self._jobs and not self._stopped and self._rests:
-                    self._change.wait()
+                while not self._jobs and not self._stopped:
+                    left = inf if self._idle is None else self._due - time.monotonic()
+                    if left <= 0:
+                        break
+                    self._change.wait(None if left == inf else left)
                 jobs = self._take()
                 if not jobs and self._stopped:
                     return
+                self._due = self._due if jobs else inf
             if jobs:
                 self._answer(jobs)
-            elif self._idle is not None and not self._idle():
-                with self._change:
-                    self._rests = not self._jobs
+            elif self._idle is not None and (seconds := self._idle()) is not None:
+                with self._change:  # it may have been woken meanwhile
+                    self._due = min(self._due, time.monotonic() + seconds)
 
     def _take(self) -> list[_Job]:
         """The next job, with those of its kind that wait."""

@@ -182,19 +182,20 @@ class KeptMatches:
             self._sides[side] = _Kept(len(self._run.model.growing.sides[side].entities), KEPT)
         return self._sides[side]
 
-    def _ahead(self) -> bool:
-        """Match some entities that were not asked for; whether there are more."""
+    def _ahead(self) -> float | None:
+        """Match some entities that were not asked for; the seconds until there are more to match,
+        None if there are no more.
+        """
         self._run.refresh()
         for side in self._run.model.growing.sides:
             kept = self._now(side)
-            if time.monotonic() - self._changed < QUIET:
-                time.sleep(0.01)
-                return True
+            if (left := self._changed + QUIET - time.monotonic()) > 0:
+                return left
             missing = np.flatnonzero(~kept.done)[:AHEAD]
             if len(missing):
                 kept.put(missing, self._find(side, missing, KEPT))
-                return True
-        return False
+                return 0.0
+        return None
 
 
 class _Kept:

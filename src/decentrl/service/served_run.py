@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from decentrl.config import must_grow
 from decentrl.errors import BundleError, DecentRLError, InputError
+from decentrl.growth.strangers import prepare
 from decentrl.runs.sources import load_model
 from decentrl.service.asking import Worker
 from decentrl.service.failures import RequestError
@@ -59,11 +61,13 @@ class ServedRun:
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._loading: threading.Thread | None = None
         self._loaded: Any = None
-        self.idle: Callable[[], bool] = lambda: False
+        self.idle: Callable[[], float | None] = lambda: None
         self.damage = ""
+        self._unprepared = {"asked", "writes"} if write else set()
         limit = self.limits
-        self._asker = Worker(f"ask {self.name}", limit.waiting, limit.seconds, lambda: self.idle())
-        self._changer = Worker(f"change {self.name}", limit.waiting, 2 * limit.seconds)
+        self._asker = Worker(f"ask {self.name}", limit.waiting, limit.seconds, self._asked_idle)
+        change = f"change {self.name}", limit.waiting, 2 * limit.seconds
+        self._changer = Worker(*change, self._changed_idle)
 
     @property
     def job(self) -> str:
@@ -111,6 +115,22 @@ class ServedRun:
             return question(items)
 
         return await self._asker.together(kind, item, asked)
+
+    def _asked_idle(self) -> float | None:
+        """What the asking thread does while nothing is asked."""
+        if "asked" in self._unprepared:
+            self._unprepared.discard("asked")
+            for graph in self.model.growing.sides.values():
+                graph.make_room()
+        return self.idle()
+
+    def _changed_idle(self) -> None:
+        """The same of the thread that writes: the first addition shall not take long."""
+        if "writes" in self._unprepared:
+            self._unprepared.discard("writes")
+            with suppress(DecentRLError):  # what takes in nothing says so when it is asked to
+                must_grow(self.writer.config)
+                prepare(self.writer)
 
     def wake(self) -> None:
         """Let what is done while nothing is asked go on."""

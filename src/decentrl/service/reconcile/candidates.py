@@ -23,7 +23,7 @@ from decentrl.matching.potentials import OTHER
 from decentrl.service.entities import folded, search, shown
 from decentrl.service.reconcile.candidate import Candidate
 from decentrl.service.reconcile.questions import Meaning, Query, Words
-from decentrl.service.reconcile.structure import by_structure
+from decentrl.service.reconcile.structure import ByStructure
 from decentrl.service.served_run import ServedRun
 
 ENTITY = "entity"
@@ -34,7 +34,7 @@ class Reconciler:
     """Answers reconciliation queries about a run; asked in the thread that has its model."""
 
     def __init__(self, run: ServedRun) -> None:
-        self._run = run
+        self._run, self._by_structure = run, ByStructure(run)
 
     @property
     def default(self) -> str:
@@ -154,10 +154,8 @@ class Reconciler:
         if self._reads_names and not any(stranger.names for stranger in strangers):
             sure = {row[source]: row for row in table if row["rank"] == 1}
             firsts = [sure[label] for label in own.entities.take(ids)]
-            return [
-                by_structure(model, source, own_id, target, first, top)
-                for own_id, first in zip(ids.tolist(), firsts, strict=True)
-            ]
+            own_ids: list[int] = ids.tolist()
+            return self._by_structure.find(model, target, strangers, firsts, own_ids, top)
         for row in table:
             if row["rank"] == 1:
                 found.append([])

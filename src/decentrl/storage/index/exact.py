@@ -46,6 +46,7 @@ class Index(ABC):
         scale: float = 1.0,
         bias: Tensor | None = None,
         allowed: Tensor | None = None,
+        products: Tensor | None = None,
     ) -> Found:
         """Find the candidates with the highest scale · query·candidate + bias, best first.
 
@@ -53,11 +54,17 @@ class Index(ABC):
             queries: float32[b, d].
             bias: float32[n], one for each candidate, finite.
             allowed: bool[n], the candidates that may be found.
+            products: float32[b, n], query·candidate, where they were needed for something else.
         Returns:
             scores float32[b, top] and ids int64[b, top] on the CPU, filled up with -inf and -1.
         """
-        blocks = torch.split(queries, self._queries_at_once(top))
-        found = [self._search(block, top, scale, bias, allowed) for block in blocks]
+        some = self._queries_at_once(top)
+        blocks = torch.split(queries, some)
+        known = [None] * len(blocks) if products is None else torch.split(products, some)
+        found = [
+            self._search(block, top, scale, bias, allowed, made)
+            for block, made in zip(blocks, known, strict=True)
+        ]
         scores, ids = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
         return scores, ids
 
@@ -66,7 +73,13 @@ class Index(ABC):
 
     @abstractmethod
     def _search(
-        self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
+        self,
+        queries: Tensor,
+        top: int,
+        scale: float,
+        bias: Tensor | None,
+        allowed: Tensor | None,
+        products: Tensor | None,
     ) -> Found: ...
 
 
@@ -80,7 +93,13 @@ class ExactIndex(Index):
         return 512  # more would make a block's rows too few for a fast product
 
     def _search(
-        self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
+        self,
+        queries: Tensor,
+        top: int,
+        scale: float,
+        bias: Tensor | None,
+        allowed: Tensor | None,
+        products: Tensor | None,
     ) -> Found:
         n, dim = self.vectors.shape
         device = self.vectors[:0].device
@@ -97,7 +116,10 @@ class ExactIndex(Index):
         for start in range(0, n, size):
             ids = slice(start, min(start + size, n))
             block = self.vectors[ids]
-            rough = torch.matmul(queries * scale, block.t())
+            if products is None:
+                rough = torch.matmul(queries * scale, block.t())
+            else:
+                rough = products[:, ids] * scale
             if bias is not None:
                 rough += bias[ids]
             if allowed is not None:

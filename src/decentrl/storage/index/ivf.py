@@ -123,7 +123,13 @@ class FaissIndex(Index):
         return max(1, BLOCK // (4 * self._centres.shape[1] * self._wanted(top)))
 
     def _search(
-        self, queries: Tensor, top: int, scale: float, bias: Tensor | None, allowed: Tensor | None
+        self,
+        queries: Tensor,
+        top: int,
+        scale: float,
+        bias: Tensor | None,
+        allowed: Tensor | None,
+        products: Tensor | None,
     ) -> Found:
         """Of the nearest that FAISS finds, the best by their true scores."""
         faiss, queries = _faiss(), queries.cpu()
