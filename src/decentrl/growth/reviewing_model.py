@@ -26,7 +26,7 @@ MANUAL = "semapv:ManualMappingCuration"
 
 
 class ReviewingModel(MatchingModel):
-    """The part of :class:`~decentrl.aligner.Aligner` that somebody who looks at matches needs."""
+    """The part of :class:`~decentrl.aligner.Aligner` for looking matches through."""
 
     def decide(
         self, left: str, right: str, verdict: Verdict, by: str = "", note: str = ""

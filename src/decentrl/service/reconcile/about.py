@@ -194,7 +194,7 @@ class Wanted(BaseModel):
 
 
 class Extension(BaseModel):
-    """Entities and the properties that are to be told of them."""
+    """Entities and the properties that describe them."""
 
     ids: Annotated[list[Text], Field(max_length=1000)]
     properties: Annotated[list[Wanted], Field(max_length=MOST)]
