@@ -122,6 +122,14 @@ def test_a_share_of_the_links_is_held_out_unless_there_are_links_to_validate(
     assert (len(given.task.train), len(given.task.valid)) == (25, 15)
 
 
+def test_a_share_of_the_links_is_held_out_to_evaluate_on(task: AlignmentTask) -> None:
+    aligner = make("training.epochs=1").fit(replace(task, test=task.test[:0]), holdout=0.2)
+    assert [len(x) for x in (aligner.task.train, aligner.task.test)] == [18, 5]
+    known = {tuple(x) for part in (aligner.task.train, aligner.task.valid) for x in part}
+    assert not known & {tuple(x) for x in aligner.task.test}
+    assert {row["n"] for row in aligner.evaluate().rows} == {5}
+
+
 def test_test_links_have_no_influence(task: AlignmentTask, fitted: Aligner) -> None:
     without = make().fit(replace(task, test=task.test[:0]))
     assert torch.equal(vectors(without), vectors(fitted))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from decentrl.errors import NotFittedError as NotFittedError
     from decentrl.errors import UnknownLabelError as UnknownLabelError
     from decentrl.predictor import Predictor as Predictor
+    from decentrl.runs.run import write_report as write_report
     from decentrl.storage.interchange import write_alignment as write_alignment
     from decentrl.storage.interchange import write_sssom as write_sssom
 
@@ -52,6 +53,7 @@ _HOMES = {
     "ResultTable": "decentrl.data.results",
     "load_dataset": "decentrl.data.registry",
     "write_alignment": "decentrl.storage.interchange",
+    "write_report": "decentrl.runs.run",
     "write_sssom": "decentrl.storage.interchange",
 } | dict.fromkeys(_ERRORS.split(), "decentrl.errors")
 

@@ -99,6 +99,7 @@ class Aligner(ReviewingModel):
         *,
         valid_links: Source | None = None,
         test_links: Source | None = None,
+        holdout: float = 0.0,
         progress: bool | None = None,
         run: str | PathLike[str] | None = None,
         resume: bool = False,
@@ -117,6 +118,7 @@ class Aligner(ReviewingModel):
                 the name of a dataset.
             links: known links, left then right.
             test_links: links to evaluate on; never used in training.
+            holdout: the share of the known links that is held out to evaluate on.
             progress: show a progress bar; default: in a terminal and in a notebook.
             run: folder for ``metrics.jsonl`` and checkpoints.
             resume: go on from the checkpoint in ``run``.
@@ -125,6 +127,8 @@ class Aligner(ReviewingModel):
         """
         started = time.perf_counter()
         task = as_alignment_task(left, right, links, test_links, valid_links)
+        if holdout:
+            task = task.hold_out(holdout, self.config.seed, into="test")
         if self.config.training.valid and len(task.train) and not len(task.valid):
             task = task.hold_out(self.config.training.valid, self.config.seed, into="valid")
         self.seconds["read"] = time.perf_counter() - started

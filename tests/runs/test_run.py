@@ -22,7 +22,7 @@ from decentrl.errors import BundleError, DecentRLError, DivergedError, InputErro
 from decentrl.predictor import Predictor
 from decentrl.runs.folder import making
 from decentrl.runs.report.collect import make_report, pick_samples
-from decentrl.runs.run import average, make_run, read_settings
+from decentrl.runs.run import average, make_run, read_settings, write_report
 from decentrl.runs.sources import GraphSources, Grown, Sources, whole_paths
 from decentrl.training.loop import Row
 
@@ -701,3 +701,13 @@ def test_a_refit_killed_between_epochs_goes_on_and_ends_alike(
     for name, side in whole.growing.sides.items():
         assert "new" in side.entities or name == "right"
         assert side.vectors.equal(resumed.growing.sides[name].vectors)
+
+
+def test_a_report_is_written_without_a_run(world_run: Path, tmp_path: Path) -> None:
+    aligner = Aligner.load(world_run)
+    found = write_report(aligner, tmp_path / "page.html")
+    there = json.loads((world_run / "results.json").read_text("utf-8"))
+    assert found["results"] == there["results"]
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert aligner.task.name in page

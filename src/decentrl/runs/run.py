@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from os import PathLike
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from decentrl._version import __version__
 from decentrl.config import Settings, to_toml
 from decentrl.data.graph_task import GraphTask
+from decentrl.data.results import ResultTable
 from decentrl.errors import (
     BundleError,
     ConfigError,
@@ -148,10 +150,7 @@ def make_run(
         model.seconds[job.step] = time.perf_counter() - started
         results = _results(job, model, rows)
         model.save(folder, rows)
-        tested = (job.tested(model) if job.answers else answers).to_pylist() if rows else []
-        matches = answers.to_pylist() if job.answers else []
-        report = make_report(model, results, tested, command, matches)
-        write_text(folder / "report.html", render_report(report))
+        write_text(folder / "report.html", _report(job, model, results, answers, command))
         write_results(folder, results)
     return model, results
 
@@ -162,12 +161,39 @@ def _results(job: Job, model: Any, rows: list[dict[str, Any]]) -> dict[str, Any]
     return {
         **about(model),
         "device": device_name(model),
-        "seconds": {name: round(model.seconds[name], 3) for name in steps},
+        "seconds": {name: round(model.seconds.get(name, 0.0), 3) for name in steps},
         "peak_memory_bytes": peak_memory(model),
         "results": rows,
         **job.found(model, bool(rows)),
         "confidence": model.confidence(),
     }
+
+
+def _report(
+    job: Job, model: Any, results: dict[str, Any], answers: ResultTable, command: str | None
+) -> str:
+    """The page of a run; ``answers`` are all that the job gives."""
+    tested = job.tested(model) if job.answers else answers
+    shown = tested.to_pylist() if results["results"] else []
+    matches = answers.to_pylist() if job.answers else []
+    return render_report(make_report(model, results, shown, command, matches))
+
+
+def write_report(model: Any, file: str | PathLike[str]) -> dict[str, Any]:
+    """Evaluate a fitted aligner or predictor, and write the report that a run has.
+
+    Args:
+        model: an :class:`~decentrl.Aligner` or a :class:`~decentrl.Predictor`.
+        file: the page to write, for instance ``report.html``.
+    Returns:
+        what ``results.json`` of a run holds.
+    """
+    job = JOBS[kind_for(model.config).name]
+    rows = model.evaluate().rows if len(model.task.test) else []
+    results = _results(job, model, rows)
+    answers = (job.answers or job.tested)(model)
+    write_text(Path(file), _report(job, model, results, answers, None))
+    return results
 
 
 def about(model: Any) -> dict[str, Any]:
