@@ -80,6 +80,15 @@ def test_an_entity_with_its_triples(client: httpx.Client, aligner: Aligner) -> N
     assert entity["names"]
 
 
+def near(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its matches, equal to those of the same question among many, a product of another shape
+    that rounds the last bits otherwise."""
+    return [
+        {key: pytest.approx(x, abs=1e-5) if isinstance(x, float) else x for key, x in match.items()}
+        for match in answer["matches"]
+    ]
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_matches_are_those_of_the_aligner(
     client: httpx.Client, aligner: Aligner, side: Any
@@ -92,7 +101,7 @@ def test_matches_are_those_of_the_aligner(
         for label, many in zip(labels, batch.json()["results"], strict=True):
             rows = [row for row in table if row[side] == label]
             one = found(client, "/v1/matches", id=label, side=side, top=top)
-            assert one == many
+            assert many == {**one, "matches": near(one)}
             assert [x["id"] for x in one["matches"]] == [row[other] for row in rows]
             scores = [x["score"] for x in one["matches"]]
             assert scores == pytest.approx([row["score"] for row in rows], abs=1e-5)
